@@ -6,9 +6,10 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pytest_rubrics.expressions import compile_expression, compile_template, placeholders
+from pytest_rubrics.yaml_files import YamlModel
 
 _MARKER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # These markers already mean something to pytest: a domain of such a name would skip or rearrange tests.
@@ -45,18 +46,14 @@ RelativePath = Annotated[str, AfterValidator(_check_relative)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Repository(_Part):
+class Repository(YamlModel):
     """A data set repository on a hub, at a revision."""
 
     repo: str
     revision: str
 
 
-class Hub(_Part):
+class Hub(YamlModel):
     """Where ``--source full`` downloads from.
 
     Attributes:
@@ -76,14 +73,14 @@ class Hub(_Part):
         return self
 
     @property
-    def revision(self) -> str:
-        """The revision that names the download's folder."""
+    def first(self) -> Repository:
+        """The repository asked first; its revision names the download's folder."""
         repository = self.huggingface or self.modelscope
         assert repository is not None  # noqa: S101 - checked above
-        return repository.revision
+        return repository
 
 
-class Sources(_Part):
+class Sources(YamlModel):
     """Where rows come from.
 
     Attributes:
@@ -93,11 +90,11 @@ class Sources(_Part):
     """
 
     sample: RelativePath = "sample.jsonl"
-    published: list[RelativePath] = []
+    published: list[RelativePath] = Field(default=[])
     hub: Hub | None = None
 
 
-class Value(_Part):
+class Value(YamlModel):
     """How one value is read from a row. A plain text is short for ``from``.
 
     Attributes:
@@ -109,8 +106,8 @@ class Value(_Part):
 
     from_: Expression | None = Field(default=None, alias="from")
     template: Template | None = None
-    spellings: dict[str, list[str]] = {}
-    absent: list[str] = []
+    spellings: dict[str, list[str]] = Field(default={})
+    absent: list[str] = Field(default=[])
 
     @model_validator(mode="before")
     @classmethod
@@ -138,7 +135,7 @@ class Value(_Part):
         return names
 
 
-class CriteriaRecord(_Part):
+class CriteriaRecord(YamlModel):
     """How the rubric is read from a row.
 
     Attributes:
@@ -156,7 +153,7 @@ class CriteriaRecord(_Part):
     tag: Value | None = None
 
 
-class Record(_Part):
+class Record(YamlModel):
     """How a row becomes a task.
 
     Attributes:
@@ -180,8 +177,8 @@ class Record(_Part):
     subset: Template
     key: Value | None = None
     system_prompt: Value | None = None
-    groups: dict[str, Value] = {}
-    markers: list[str] = ["subset"]
+    groups: dict[str, Value] = Field(default={})
+    markers: list[str] = Field(default=["subset"])
     topics: Expression | None = None
     cluster: Value | None = None
 
@@ -197,7 +194,7 @@ class Record(_Part):
         return {*placeholders(self.subset), *self.markers} - {"subset"}
 
 
-class Judging(_Part):
+class JudgingRule(YamlModel):
     """How an answer is judged.
 
     Attributes:
@@ -209,7 +206,7 @@ class Judging(_Part):
     prompt: str | None = None
 
 
-class Scoring(_Part):
+class ScoringRule(YamlModel):
     """How verdicts become a score: weights hit over the sum of positive weights.
 
     Attributes:
@@ -223,7 +220,7 @@ class Scoring(_Part):
     pass_at: float | None = Field(default=None, gt=0)
 
 
-class BenchmarkFile(_Part):
+class BenchmarkFile(YamlModel):
     """A whole ``benchmark.yaml``.
 
     Attributes:
@@ -242,10 +239,10 @@ class BenchmarkFile(_Part):
     sources: Sources = Sources()
     record: Record
     subsets: list[Marker] = Field(min_length=1)
-    tracks: list[Marker] = []
-    domains: list[Marker] = []
-    judging: Judging
-    scoring: Scoring
+    tracks: list[Marker] = Field(default=[])
+    domains: list[Marker] = Field(default=[])
+    judging: JudgingRule
+    scoring: ScoringRule
     values: RelativePath | None = None
 
     @model_validator(mode="after")

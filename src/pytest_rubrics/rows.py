@@ -1,17 +1,17 @@
-"""Rows of a data set become tasks, by the ``record`` of the benchmark. Every fault is found before anything is called."""
+"""Rows of a data set become tasks, by the ``record`` of the benchmark; all faults are found before any call."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pytest_rubrics.data_files import DataFile, rows_of
 from pytest_rubrics.expressions import ExpressionError, compile_expression, compile_template, placeholders
 from pytest_rubrics.faults import Fault, FaultsError
+from pytest_rubrics.suggestions import did_you_mean
 from pytest_rubrics.tasks import Criterion, Language, Task
 
 if TYPE_CHECKING:
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 _SHOWN_FAULTS = 50
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._-]")
 
-Note = Callable[[str, object, str], None]
-"""Takes the field, what was found, and what was expected."""
+
+class Note(Protocol):
+    """Notes a fault of the row at hand."""
+
+    def __call__(self, field: str, found: object, expected: str, fix: str | None = None) -> None:
+        """Take the field, what was found, what was expected, and what to do."""
 
 
 def read_tasks(benchmark: str, spec: BenchmarkFile, files: Sequence[DataFile]) -> list[Task]:
-    """Return the tasks of data files: subsets in the order of ``benchmark.yaml``, inside a subset the order of the data.
+    """Return the tasks of data files: subsets in the order of ``benchmark.yaml``, in a subset the order of the data.
 
     Args:
         benchmark: Name of the benchmark.
@@ -103,9 +107,9 @@ class RowReader:
         """
         known = len(self.faults)
 
-        def note(field: str, found: object, expected: str) -> None:
+        def note(field: str, found: object, expected: str, fix: str | None = None) -> None:
             message = f"found {_shown(found)}; expected {expected}."
-            self.faults.append(Fault(file, message, row=number, key=field or None))
+            self.faults.append(Fault(file, message, row=number, key=field or None, fix=fix))
 
         if not isinstance(row, dict):
             note("", row, "an object")
@@ -212,6 +216,7 @@ class _ValueReader:
         self.field = value.from_ or value.template or ""
         self.get = compile_expression(value.from_) if value.from_ is not None else compile_template(self.field)
         self._names = value.names()
+        self._spellings = [spelling for name, others in value.spellings.items() for spelling in [name, *others]]
         self._absent = frozenset(value.absent)
 
     def text(self, row: Any, note: Note) -> str:
@@ -246,13 +251,11 @@ class _ValueReader:
     def _one_name(self, text: str, note: Note) -> str:
         name = self._names.get(text.casefold())
         if name is None:
-            near = difflib.get_close_matches(text.casefold(), self._names, 1)
-            note(self.field, text, self._spelled() + (f" (the nearest is {near[0]!r})" if near else ""))
+            note(self.field, text, self._spelled(), did_you_mean(text, self._spellings))
         return name or ""
 
     def _spelled(self) -> str:
-        spellings = [s for name, others in self.value.spellings.items() for s in [name, *others]]
-        return _one_of("a known value", spellings)
+        return _one_of("a known value", self._spellings)
 
 
 class _CriteriaReader:
@@ -292,8 +295,8 @@ class _CriteriaReader:
         return tuple(criteria)
 
     def _criterion(self, index: int, entry: Any, note: Note) -> Criterion:
-        def note_here(field: str, found: object, expected: str) -> None:
-            note(f"{self._each}[{index}].{field}", found, expected)
+        def note_here(field: str, found: object, expected: str, fix: str | None = None) -> None:
+            note(f"{self._each}[{index}].{field}", found, expected, fix)
 
         text = self._text.get(entry)
         weight = self._weight.get(entry)
