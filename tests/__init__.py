@@ -1,0 +1,1 @@
+"""The project's own tests. A package, so that mypy can tell modules of one name in different folders apart."""
