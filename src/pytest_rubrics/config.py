@@ -1,0 +1,277 @@
+"""The YAML files of models, judges and prices. Imports pydantic: load it only where files are read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, RootModel, Tag, ValidationInfo, field_validator
+
+from pytest_rubrics.redaction import redact_json
+from pytest_rubrics.variables import Secret
+from pytest_rubrics.workspace import Workspace, is_yaml_path
+from pytest_rubrics.yaml_files import YamlModel, load_yaml
+
+_MODEL_STRING = "a LiteLLM model string, such as openai/gpt-5.4"
+
+Track = Literal["vanilla", "search", "agent"]
+
+_OWN_KEY = "It is a key of the file itself, beside params"
+_NOT_FOR_USERS = "Remove it: it is set for each call"
+_CREDENTIAL = "Credentials do not belong here: set the environment variable that LiteLLM reads for it"
+# Where keys belong that users put under params.
+_ELSEWHERE = {
+    "api_base": _OWN_KEY,
+    "api_key": _OWN_KEY,
+    "aws_access_key_id": _CREDENTIAL,
+    "aws_secret_access_key": _CREDENTIAL,
+    "aws_session_token": _CREDENTIAL,
+    "azure_ad_token": _CREDENTIAL,
+    "base_url": "Write it as api_base, beside params",
+    "cache": "Remove it: replies are cached by --cache-mode",
+    "caching": "Remove it: replies are cached by --cache-mode",
+    "client_secret": _CREDENTIAL,
+    "custom_llm_provider": "Write it in model, as provider/model",
+    "drop_params": "Remove it, and the parameters that the provider does not know",
+    "extra_body": _OWN_KEY,
+    "extra_headers": "Write it as headers, beside params",
+    "fallbacks": "Remove it: a run asks one model",
+    "functions": "Tools belong to an agent: kind: agent",
+    "headers": _OWN_KEY,
+    "max_retries": "Write how long to try again as retry_for, in seconds, beside params",
+    "messages": "Remove it: messages are made from the task",
+    "metadata": "Remove it, or write it under extra_body",
+    "mock_response": "For ready answers use kind: recorded",
+    "model": _OWN_KEY,
+    "n": "Use --repeats for several answers to a task",
+    "num_retries": "Write how long to try again as retry_for, in seconds, beside params",
+    "request_timeout": "Write it as timeout, in seconds, beside params",
+    "response_format": "A judge has the key reply for it; answers are free text",
+    "stream": "Remove it: replies are read whole",
+    "stream_options": "Remove it: replies are read whole",
+    "timeout": _OWN_KEY,
+    "tool_choice": "Tools belong to an agent: kind: agent",
+    "tools": "Tools belong to an agent: kind: agent",
+    "vertex_credentials": _CREDENTIAL,
+}
+
+
+def _check_parameter(name: str) -> str:
+    if name in _ELSEWHERE:
+        raise ValueError(f"{name} does not belong under params. {_ELSEWHERE[name]}")
+    return name
+
+
+def _check_url(url: str) -> str:
+    if not re.match(r"https?://[^/\s]", url):
+        raise ValueError(f'found "{url}", expected a URL that begins with https:// or http://')
+    return url
+
+
+def _check_model(model: str) -> str:
+    if not re.fullmatch(r"\S+", model):
+        raise ValueError(f'found "{model}", expected {_MODEL_STRING}')
+    return model
+
+
+Parameter = Annotated[str, AfterValidator(_check_parameter)]
+Url = Annotated[str, AfterValidator(_check_url)]
+ModelString = Annotated[str, AfterValidator(_check_model), Field(description=_MODEL_STRING)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+Usd = Annotated[float, Field(ge=0)]
+
+
+class PriceConfig(YamlModel):
+    """USD per million tokens. Cached input costs as much as other input where it has no price of its own."""
+
+    input: Usd
+    output: Usd
+    cached_input: Usd | None = None
+
+
+class PriceTable(RootModel[dict[NonEmpty, PriceConfig]]):
+    """LiteLLM model string to price."""
+
+    def get(self, model: str) -> PriceConfig | None:
+        """The price of a model, or None."""
+        return self.root.get(model)
+
+
+class EndpointConfig(YamlModel):
+    """How a model is reached and what it is sent.
+
+    Attributes:
+        model: LiteLLM model string.
+        api_base: Base URL; the provider's own if not given.
+        api_key: Key; LiteLLM's own variable if not given.
+        headers: Extra HTTP headers.
+        params: Sampling parameters, sent as they are; nothing is added.
+        extra_body: Fields of the request that only this provider knows.
+        timeout: Seconds for one call.
+        max_concurrency: Calls in flight over all workers.
+        price: Beats LiteLLM's table.
+        retry_for: Seconds in which transient errors and 429 are tried again.
+    """
+
+    model: ModelString
+    api_base: Url | None = None
+    api_key: Secret | None = None
+    headers: dict[NonEmpty, Secret] = Field(default_factory=dict)
+    params: dict[Parameter, JsonValue] = Field(default_factory=dict)
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    timeout: float = Field(default=600.0, gt=0)
+    max_concurrency: Count | None = None
+    price: PriceConfig | None = None
+    retry_for: float = Field(default=180.0, ge=0)
+
+
+class ChatModel(EndpointConfig):
+    """A model that is asked in one call."""
+
+    kind: Literal["chat"] = "chat"
+    track: Track = "vanilla"
+
+
+class RecordedModel(YamlModel):
+    """Ready answers.
+
+    Attributes:
+        answers: A JSONL file or a folder of such, relative to the workspace.
+        track: How the answers were made.
+    """
+
+    kind: Literal["recorded"]
+    answers: NonEmpty
+    track: Track = "vanilla"
+
+    @field_validator("answers")
+    @classmethod
+    def _exist(cls, answers: str, info: ValidationInfo) -> str:
+        root = (info.context or {}).get("root")
+        if root and not (root / answers).exists():
+            raise ValueError(f"there is no file or folder {root / answers}")
+        return answers
+
+
+def _kind(data: Any) -> Any:
+    """What a model file says of its kind; ``chat`` if nothing."""
+    return data.get("kind", "chat") if isinstance(data, dict) else "chat"
+
+
+ModelConfig = Annotated[
+    Annotated[ChatModel, Tag("chat")] | Annotated[RecordedModel, Tag("recorded")],
+    Discriminator(_kind),
+]
+
+
+class JudgeConfig(EndpointConfig):
+    """An LLM that marks criteria.
+
+    Attributes:
+        prompt: Name of ``judges/prompts/<prompt>.<language>.md``, a path, or ``python:package.module:NAME``; the
+            benchmark's own if not given.
+        language: Language of the prompt: the task's, or one for all.
+        show_weights: Whether the judge sees the weights of the criteria.
+        attempts: How often a malformed reply is asked for in all.
+        reply: Form of the reply; ``auto`` finds out what the endpoint supports.
+        max_justification: Most characters of a justification, for small models.
+    """
+
+    prompt: NonEmpty | None = None
+    language: Literal["match", "en", "zh"] = "match"
+    show_weights: bool = True
+    attempts: int = Field(default=3, ge=1, le=10)
+    reply: Literal["auto", "json_schema", "json_object", "text"] = "auto"
+    max_justification: Count | None = None
+
+
+C = TypeVar("C", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[C]):
+    """A model or a judge.
+
+    Attributes:
+        name: The file's stem, or the model string, in ASCII.
+        config: What the file says.
+        file: The file, or None for a bare model string.
+    """
+
+    name: str
+    config: C
+    file: Path | None = None
+
+
+LoadedModel = Loaded[ModelConfig]
+LoadedJudge = Loaded[JudgeConfig]
+
+
+def load_model(name: str, workspace: Workspace, cwd: Path | None = None, *, asked_by: str = "--model") -> LoadedModel:
+    """A model by name, by path or by bare LiteLLM model string, such as ``openai/gpt-5.4``.
+
+    Args:
+        name: ``configs/models/NAME.yaml``, a path, or a model string with a slash.
+        workspace: Where names are looked up.
+        cwd: What a path is relative to; the workspace if not given.
+        asked_by: Where the name stands, for messages.
+
+    Raises:
+        FaultsError: There is no such model, or its file has faults.
+    """
+    if _is_model_string(name, workspace, cwd):
+        return Loaded(safe_name(name), ChatModel(model=name))
+    path = workspace.find_model(name, cwd=cwd, asked_by=asked_by)
+    config = load_yaml(
+        path, cast("type[ModelConfig]", ModelConfig), shown_as=workspace.shown(path), context={"root": workspace.root}
+    )
+    return Loaded(safe_name(path.stem), config, path)
+
+
+def load_judge(name: str, workspace: Workspace, cwd: Path | None = None, *, asked_by: str = "--judge") -> LoadedJudge:
+    """A judge by name (``judges/NAME.yaml``), by path or by bare LiteLLM model string, as for `load_model`."""
+    if _is_model_string(name, workspace, cwd):
+        return Loaded(safe_name(name), JudgeConfig(model=name))
+    path = workspace.find_judge(name, cwd=cwd, asked_by=asked_by)
+    return Loaded(safe_name(path.stem), load_yaml(path, JudgeConfig, shown_as=workspace.shown(path)), path)
+
+
+def load_prices(workspace: Workspace) -> PriceTable:
+    """``configs/prices.yaml`` of the package, with the workspace's own entries first.
+
+    Raises:
+        FaultsError: A file has faults.
+    """
+    tables = [
+        load_yaml(path, PriceTable, shown_as=workspace.shown(path)).root
+        for root in reversed(workspace.roots)
+        if (path := root / "configs/prices.yaml").exists()
+    ]
+    return PriceTable({model: price for table in tables for model, price in table.items()})
+
+
+def _is_model_string(name: str, workspace: Workspace, cwd: Path | None) -> bool:
+    if is_yaml_path(name) or not re.fullmatch(r"[^\s./~][^\s/]*/\S+", name):
+        return False
+    path = (cwd or workspace.root) / name
+    return not path.exists() and not path.with_name(f"{path.name}.yaml").exists()
+
+
+def settings_without_secrets(config: ModelConfig | JudgeConfig) -> dict[str, Any]:
+    """A model or judge as plain JSON for the manifest: credentials as they stand in the file, or as ``***``."""
+    settings: dict[str, Any] = redact_json(config.model_dump(mode="json", exclude_none=True))
+    if "api_base" in settings:
+        settings["api_base"] = re.sub(r"(?<=://)[^/@]+@", "", settings["api_base"])
+    return settings
+
+
+def safe_name(text: str) -> str:
+    """A text with everything that a pytest id cannot show replaced.
+
+    >>> safe_name("openrouter/qwen/qwen3:free")
+    'openrouter-qwen-qwen3-free'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)
