@@ -76,7 +76,7 @@ class Hub(YamlModel):
     def first(self) -> Repository:
         """The repository asked first; its revision names the download's folder."""
         repository = self.huggingface or self.modelscope
-        assert repository is not None  # noqa: S101 - checked above
+        assert repository is not None
         return repository
 
 

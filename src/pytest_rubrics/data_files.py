@@ -73,8 +73,17 @@ def _is_one_value(text: str) -> bool:
     try:
         _, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip()))
     except (ValueError, RecursionError):
-        return not any(_parses(line) for line in text.split("\n"))
+        return not any(_parses(line) for line in _lines(text))
     return not text[end:].strip()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines one by one. Not `str.splitlines`: a JSON text may hold U+2028 and the like as they are."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
 
 
 def _parses(line: str) -> bool:
@@ -85,8 +94,7 @@ def _parses(line: str) -> bool:
 
 
 def _json_lines(file: DataFile, faults: list[Fault]) -> Iterator[tuple[int, Any]]:
-    # Not splitlines(): a JSON text may hold U+2028 and other separators as they are.
-    for number, line in enumerate(file.text.split("\n"), 1):
+    for number, line in enumerate(_lines(file.text), 1):
         if not line.strip():
             continue
         try:
@@ -121,7 +129,8 @@ def _wrapped_list(document: dict[str, Any]) -> list[Any] | None:
 def _json_error(error: Exception, text: str) -> str:
     if not isinstance(error, json.JSONDecodeError):
         return f"is not usable JSON: {error}."
-    # The parser complains at the start of a text that never ends, else where it ran out of characters.
-    cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    # The parser complains at the start of a text or escape that never ends, else where it ran out of characters.
+    left = len(text.rstrip()) - error.pos
+    cut_off = left <= 0 or error.msg.startswith("Unterminated string") or ("escape" in error.msg and left <= 6)
     place = f"column {error.colno} (character {error.pos} of {len(text)})"
     return f"is not JSON: {error.msg} at {place}{'; it ends in the middle' if cut_off else ''}."

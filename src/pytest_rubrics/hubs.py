@@ -93,7 +93,7 @@ def fetch(hub: Hub, folder: Path) -> tuple[dict[str, Path], str]:
 def locations(hub: Hub, environ: Mapping[str, str] = os.environ) -> list[list[Location]]:
     """Return the places to ask, hub by hub. ``HF_ENDPOINT``, ``HF_TOKEN`` and ``MODELSCOPE_ENDPOINT`` are respected."""
     huggingface = environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    modelscope = environ.get("MODELSCOPE_ENDPOINT") or "https://modelscope.cn"
+    modelscope = environ.get("MODELSCOPE_ENDPOINT") or "https://www.modelscope.cn"
     return [
         list(_revisions("Hugging Face", huggingface, hub.huggingface, "main", environ.get("HF_TOKEN") or None)),
         list(_revisions("ModelScope", modelscope, hub.modelscope, "master", None)),

@@ -108,8 +108,10 @@ class RowReader:
         known = len(self.faults)
 
         def note(field: str, found: object, expected: str, fix: str | None = None) -> None:
-            message = f"found {_shown(found)}; expected {expected}."
-            self.faults.append(Fault(file, message, row=number, key=field or None, fix=fix))
+            # Several values may come from one field, such as language and track: one fault is enough.
+            if all(fault.key != (field or None) for fault in self.faults[known:]):
+                message = f"found {_shown(found)}; expected {expected}."
+                self.faults.append(Fault(file, message, row=number, key=field or None, fix=fix))
 
         if not isinstance(row, dict):
             note("", row, "an object")
