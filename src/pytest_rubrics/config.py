@@ -114,6 +114,9 @@ class EndpointConfig(YamlModel):
         max_concurrency: Calls in flight over all workers.
         price: Beats LiteLLM's table.
         retry_for: Seconds in which transient errors and 429 are tried again.
+        typical_seconds: Seconds that one task usually takes here, for saying at the start how long a run will take.
+        note: A sentence to print under every table, such as a warning.
+        serve: Starts a local server for it.
     """
 
     model: ModelString
@@ -126,6 +129,9 @@ class EndpointConfig(YamlModel):
     max_concurrency: Count | None = None
     price: PriceConfig | None = None
     retry_for: float = Field(default=180.0, ge=0)
+    typical_seconds: float | None = Field(default=None, gt=0)
+    note: NonEmpty | None = None
+    serve: None = None
 
 
 class ChatModel(EndpointConfig):

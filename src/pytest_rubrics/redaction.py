@@ -31,13 +31,14 @@ _CREDENTIAL_NAME = re.compile(
     r"|token|secret|password|passwd|authorization|auth|cookie)$",
     re.IGNORECASE,
 )
-# Tokens that are recognised by their form. At least 16 characters with a digit, so that prose is not hit:
-# answers speak of "bearer instruments" and "basic understanding".
-_OPAQUE = r"(?=[\w.~+/*=-]*\d)[\w.~+/*=-]{16,}"
+# Tokens that are recognised by their form: at least 16 characters with a digit, so that prose is not hit; answers speak
+# of "Bearer instruments". Each form begins with plain letters, which lets the regex skip most of a text.
 _FORMS = (
-    rf"(?<=\bBearer\s){_OPAQUE}",
-    rf"(?<=\bBasic\s){_OPAQUE}",
-    r"(?<![A-Za-z0-9])(?:sk-|gsk_|xai-|hf_|gh[opsu]_|AIza|AKIA)(?=[\w*-]*\d)[\w*-]{16,}",
+    *(rf"{scheme}\s+(?=[\w.~+/*=-]*\d)[\w.~+/*=-]{{16,}}" for scheme in ("Bearer", "bearer", "Basic", "basic")),
+    *(
+        rf"{prefix}(?<![A-Za-z0-9]{prefix})(?=[\w*-]*\d)[\w*-]{{16,}}"
+        for prefix in ("sk-", "gsk_", "xai-", "hf_", "gho_", "ghp_", "ghs_", "ghu_", "AIza", "AKIA")
+    ),
 )
 
 _registered: frozenset[str] = frozenset()

@@ -112,8 +112,8 @@ def has_separator(name: str) -> bool:
 
 
 def missing_file(path: Path, shown: str, known: Iterable[str] = ()) -> Fault:
-    """The fault for a file that is not there, with known names and files beside it that are spelled like it."""
+    """The fault for a file that is not there, with files beside it, or else known names, that are spelled like it."""
     if not path.parent.is_dir():
         return Fault(shown, f"no such file: the folder {path.parent} does not exist.")
     beside = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
-    return Fault(shown, "no such file.", fix=did_you_mean(path.name, [*beside, *known]))
+    return Fault(shown, "no such file.", fix=did_you_mean(path.name, beside) or did_you_mean(path.stem, known))

@@ -83,12 +83,12 @@ def read_document(path: Path, shown_as: str) -> Document:
         FaultsError: It cannot be read, is no YAML, or is empty. Lesser faults are left in the document.
     """
     text = _read_text(path, shown_as)
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
         raise FaultsError([_syntax_fault(error, text, shown_as)]) from error
-    if node is None:
+    if node is None or node.tag == _NULL:
         raise FaultsError([Fault(shown_as, "the file is empty, expected keys and values.", line=1)])
     document = Document(shown_as)
     document.data = _Builder(loader, document).build(node, ())

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from pytest_rubrics.faults import Fault, FaultsError
@@ -156,14 +156,22 @@ def _fault(mistake: _Mistake, same: list[_Mistake], document: Document, model: A
         case "value_error" | "assertion_error":
             return document.fault(path, f"{str(context['error']).rstrip('.')}.")
         case "union_tag_invalid":
-            path = (*path, context["discriminator"].strip("'_()"))
-            expected, value = f"one of {context['expected_tags']}".replace("'", ""), _value_at(document.data, path)
+            expected, value = f"one of {context['expected_tags']}".replace("'", ""), context["tag"]
+            if (chooser := _chooser(context)) in error["input"]:
+                path, value = (*path, chooser), error["input"][chooser]
+        case "union_tag_not_found":
+            return document.fault((*path, _chooser(context)), "the key is missing.")
         case _:
             value = error["input"]
             expected = " or ".join(dict.fromkeys(_expected(each.error) for each in (mistake, *same)))
     text = document.texts.get(path, "")
     message = f"found {redact(_describe(value, text))}, expected {expected}."
     return document.fault(path, message, _fix(value, text, expected))
+
+
+def _chooser(context: Mapping[str, Any]) -> str:
+    """The key that chooses between the members of a union; pydantic gives it, or the name of a function, quoted."""
+    return str(context["discriminator"]).strip("'_()")
 
 
 def _expected(error: Mapping[str, Any]) -> str:
@@ -238,6 +246,8 @@ def _models(annotation: Any, path: KeyPath) -> Iterator[type[BaseModel]]:
     elif origin is not None and path:
         elements = [member for member in members if member is not ...]
         yield from _models(elements[-1], path[1:])
+    elif isinstance(annotation, type) and issubclass(annotation, RootModel):
+        yield from _models(annotation.model_fields["root"].annotation, path)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if not path:
             yield annotation
