@@ -1,0 +1,59 @@
+"""What a model produced for a task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_rubrics.calls.reply import Reply
+
+_REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, or why there is none.
+
+    Attributes:
+        text: What is judged; None where the model failed.
+        failure: Reason code of a failure that is the model's own, or None.
+        truncated: Whether the text was cut by the token limit.
+        finish_reason: Why the model stopped.
+        replies: Paid replies that led to it.
+        keys: Their cache keys.
+    """
+
+    text: str | None
+    failure: str | None = None
+    truncated: bool = False
+    finish_reason: str | None = None
+    replies: Sequence[Reply] = ()
+    keys: Sequence[str] = ()
+
+
+def read_answer(reply: Reply, key: str) -> Answer:
+    """Decide what a chat model's reply is: an answer, a cut-off one, or a failure of the model."""
+    text = without_reasoning(reply.content or "")
+    failure = None
+    if reply.finish_reason == "content_filter":
+        failure = "filtered"
+    elif not text.strip():
+        failure = "empty_length" if reply.finish_reason == "length" else "empty"
+    return Answer(
+        text=None if failure else text,
+        failure=failure,
+        truncated=failure is None and reply.finish_reason == "length",
+        finish_reason=reply.finish_reason,
+        replies=(reply,),
+        keys=(key,),
+    )
+
+
+def without_reasoning(text: str) -> str:
+    """Drop a reasoning block at the start, which some servers leave in the content.
+
+    >>> without_reasoning("<think>hm</think>Yes.")
+    'Yes.'
+    """
+    return _REASONING.sub("", text, count=1).lstrip() if text.lstrip()[:1] == "<" else text

@@ -1,0 +1,142 @@
+"""Why a call gave no reply, in the reason codes of the records."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from typing import Any, Literal
+
+Reason = Literal[
+    "transport",
+    "authentication",
+    "credit",
+    "bad_request",
+    "context_length",
+    "malformed_response",
+    "cache_miss",
+    "budget",
+    "interrupted",
+    "judge_malformed",
+    "no_answer",
+    "error",
+]
+
+
+class CallError(Exception):
+    """A call that ended without a reply.
+
+    Attributes:
+        reason: Reason code, as it stands in a record.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+
+
+class ProviderError(Exception):
+    """One try that failed.
+
+    Attributes:
+        status: HTTP status, or None where no response came.
+        reason: Reason code if this was the last try.
+        transient: Whether the same request may succeed later.
+        retry_after: Seconds the provider asked to wait, or None.
+        rate_limited: Whether the provider asked to slow down.
+        filtered: Whether the provider's content filter refused; that is an answer, not an error.
+        malformed: Whether it was a response of status 200 without a message: paid for, and no answer.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: Reason = "transport",
+        transient: bool = False,
+        retry_after: float | None = None,
+        filtered: bool = False,
+        malformed: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason: Reason = reason
+        self.transient = transient
+        self.retry_after = retry_after
+        self.filtered = filtered
+        self.malformed = malformed
+
+    @property
+    def rate_limited(self) -> bool:
+        """Whether the provider asked to slow down."""
+        return self.status == 429 and self.transient
+
+
+_CREDIT = re.compile(r"insufficient_quota|insufficient[ _]balance|exceeded your current quota|billing_hard_limit", re.I)
+_CONTEXT = re.compile(
+    r"context_length_exceeded|maximum context length|context window|prompt is too long|exceed_context_size"
+    r"|exceeds the (?:available|maximum) context|input is too long|input token count .* exceeds",
+    re.I,
+)
+_FILTER = re.compile(r"content_filter|content management policy|data_inspection_failed|content_policy_violation", re.I)
+_NO_CHOICES = re.compile(r"no 'choices'|'choices' that is not a list|missing 'choices'", re.I)
+_NO_KEY = re.compile(
+    r"missing credentials|api[_ ]key.*(?:must be set|not set|missing|required)|missing.*api[_ ]?key", re.I
+)
+_TRANSIENT = frozenset({408, 409, 425, 429, 498})
+
+
+def classify(error: Exception) -> ProviderError:
+    """Read an exception of LiteLLM by its status and text; its class differs from version to version."""
+    text = _text_of(error)
+    status = getattr(error, "status_code", None)
+    status = status if isinstance(status, int) else None
+    if _NO_CHOICES.search(text):
+        return ProviderError(text, status=200, reason="malformed_response", malformed=True)
+    if _NO_KEY.search(text) and status in {None, 401, 500}:
+        return ProviderError(text, status=401, reason="authentication")
+    if status == 402 or (status == 429 and _CREDIT.search(text)):
+        return ProviderError(text, status=status, reason="credit")
+    if status in {401, 403}:
+        return ProviderError(text, status=status, reason="authentication")
+    if status in {400, 413, 422} and _CONTEXT.search(text):
+        return ProviderError(text, status=status, reason="context_length")
+    if status in {400, 422} and _FILTER.search(text):
+        return ProviderError(text, status=status, filtered=True)
+    if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
+        return ProviderError(text, status=status, reason="bad_request")
+    return ProviderError(text, status=status, transient=True, retry_after=_retry_after(error))
+
+
+def _text_of(error: Exception) -> str:
+    """The message, with the error code where the message leaves it out."""
+    body = getattr(error, "body", None)
+    code = body.get("code") if isinstance(body, dict) else None
+    text = str(error) or type(error).__name__
+    return f"{text} ({code})" if isinstance(code, str) and code not in text else text
+
+
+def _retry_after(error: Exception) -> float | None:
+    headers: Any = getattr(getattr(error, "response", None), "headers", None)
+    if not headers:
+        headers = getattr(error, "litellm_response_headers", None) or {}
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or value is None:
+        return seconds
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None

@@ -1,0 +1,284 @@
+"""The way of one call: stored reply, else slot, claim, a second look, LiteLLM, and the reply stored at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pytest_rubrics.calls.cache import ReplyStore, StoreFullError
+from pytest_rubrics.calls.endpoint import Endpoint
+from pytest_rubrics.calls.errors import CallError, ProviderError
+from pytest_rubrics.calls.limits import Turn
+from pytest_rubrics.calls.prices import Price, listed_price
+from pytest_rubrics.calls.reply import Reply, Usage
+from pytest_rubrics.calls.request import Request
+
+CacheMode = Literal["rw", "offline", "refresh", "off"]
+
+MAX_TRIES = 6  # of a call that meets transient errors other than 429: 0.5 + 1 + 2 + 4 + 8 s of waiting
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 30.0
+UNKNOWN_OUTPUT_TOKENS = 16_384  # reserved where a call names no max_tokens
+
+# pytest-randomly reseeds the global generator, in every worker alike: jitter would then be no jitter.
+_random = random.SystemRandom()
+
+
+@dataclass(slots=True)
+class Counters:
+    """What this process has paid."""
+
+    calls: int = 0
+    spent_usd: float = 0.0
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Every call of a run goes through here.
+
+    Attributes:
+        store: The store of replies.
+        run: Id of this run.
+        started_at: When the run began, seconds since the epoch; what arrived later is always a hit.
+        mode: Cache mode.
+        max_cost: Most USD that the run may spend, or None.
+        may_launch: False when no further call may start, e.g. because the controller is gone.
+        on_full: Called with the rows that could not be stored.
+    """
+
+    store: ReplyStore
+    run: str
+    started_at: float
+    mode: CacheMode = "rw"
+    max_cost: float | None = None
+    may_launch: Callable[[], bool] = lambda: True
+    counters: Counters = field(default_factory=Counters)
+    unsaved: dict[str, Any] = field(default_factory=dict)
+    _stopped: CallError | None = None
+
+    def stop(self, error: CallError) -> None:
+        """Start no further call; calls in flight go on."""
+        self._stopped = self._stopped or error
+
+    def is_own(self, reply: Reply) -> bool:
+        """Whether this run paid for the reply."""
+        return reply.run == self.run
+
+    def is_fresh(self, reply: Reply) -> bool:
+        """Whether the reply came after this run began: such a reply is never asked for again."""
+        return reply.at >= self.started_at
+
+    def opening(self, request: Request, *, anew: bool, span: int = 1) -> Opening:
+        """Where the asks of a question begin.
+
+        Re-asks never overwrite: a new round has the next attempt numbers, and a row remembers where it begins.
+
+        Args:
+            request: The question.
+            anew: Whether a stored reply of an earlier run does not count.
+            span: Attempts that one round may use.
+        """
+        question = request.question_key()
+        row = self.store.get(f"round:{question}")
+        first = row if isinstance(row, int) else 1
+        if anew or self.mode == "refresh":
+            reply = self._stored(request.again(first).key())
+            if reply is not None and not self.is_fresh(reply):
+                return Opening(first + span, f"round:{question}")
+        return Opening(first, None)
+
+    async def complete(self, request: Request, endpoint: Endpoint, turn: Turn, opening: Opening | None = None) -> Reply:
+        """The reply to a request: the stored one, or a paid one.
+
+        Args:
+            request: What to ask.
+            endpoint: Whom to ask.
+            turn: Place in the queue for slots.
+            opening: The round that this ask begins, if it does.
+
+        Raises:
+            CallError: There is no reply, with the reason.
+        """
+        key = request.key()
+        while True:
+            reply = self._stored(key)
+            if reply is not None:
+                return reply
+            self._check(endpoint)
+            async with AsyncExitStack() as slot:
+                await slot.enter_async_context(endpoint.slot(turn))
+                self._check(endpoint)
+                if await self.store.claim(key):
+                    try:
+                        return await self._claimed(key, request, endpoint, turn, slot, opening)
+                    finally:
+                        await asyncio.shield(self.store.release(key))  # nothing to do where the reply was stored
+            await self.store.wait(key)
+
+    async def _claimed(
+        self,
+        key: str,
+        request: Request,
+        endpoint: Endpoint,
+        turn: Turn,
+        slot: AsyncExitStack,
+        opening: Opening | None,
+    ) -> Reply:
+        stored = self._stored(key)  # the owner before may have stored it between our look and our claim
+        if stored is not None:
+            return stored
+        reply = await self._pay(request, endpoint, turn, slot)
+        await slot.aclose()
+        rows: dict[str, Any] = {key: reply.to_row()}
+        if opening is not None and opening.row is not None:
+            rows[opening.row] = opening.attempt
+        # A cancelled task must not lose what has arrived.
+        await asyncio.shield(self._settle(key, rows))
+        return reply
+
+    def _stored(self, key: str) -> Reply | None:
+        row = self.store.get(key)
+        if row is None:
+            row = self.unsaved.get(key)
+        return Reply.from_row(row) if isinstance(row, dict) else None
+
+    async def _settle(self, key: str, rows: dict[str, Any]) -> None:
+        try:
+            await self.store.settle(key, rows)
+        except StoreFullError as error:
+            self.unsaved.update(rows)
+            self.stop(CallError("error", str(error)))
+
+    async def _pay(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
+        price = self._price(endpoint)
+        reserved = await self._reserve(request, endpoint, price)
+        cost = 0.0
+        try:
+            reply = await self._try_until_done(request, endpoint, turn, slot)
+            known = None if price is None else price.cost(reply.usage)
+            cost = known or 0.0
+            self.counters.calls += 1
+            self.counters.spent_usd += cost
+            return replace(reply, cost_usd=known, run=self.run)
+        finally:
+            if reserved:
+                await asyncio.shield(self.store.add(self._budget_row, _nano(cost) - reserved))
+
+    async def _try_until_done(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
+        began = time.monotonic()
+        deadline = began + endpoint.retry_for + endpoint.timeout
+        tries = 0
+        while True:
+            try:
+                reply = await self._send(request, endpoint)
+                endpoint.succeeded()
+                return reply
+            except ProviderError as error:
+                tries += 1
+                delay = _delay(error, tries)
+                endpoint.rate_limited += error.rate_limited
+                if not self._worth_another(error, endpoint, tries, time.monotonic() + delay - deadline):
+                    endpoint.gave_up(since=began)
+                    raise _final(error, endpoint, tries) from error
+            await slot.aclose()  # a slot is never held while waiting
+            await asyncio.sleep(delay)
+            await slot.enter_async_context(endpoint.slot(turn))
+            self._check(endpoint)
+
+    @staticmethod
+    def _worth_another(error: ProviderError, endpoint: Endpoint, tries: int, late_by: float) -> bool:
+        if not error.transient or endpoint.down or late_by > 0:
+            return False
+        return error.rate_limited or tries < MAX_TRIES
+
+    async def _send(self, request: Request, endpoint: Endpoint) -> Reply:
+        from pytest_rubrics.calls.transport import send
+
+        wire = await endpoint.wire()
+        try:
+            return await send(
+                request,
+                api_base=wire.api_base,
+                api_key=wire.api_key,
+                headers=wire.headers,
+                timeout=endpoint.timeout,
+            )
+        except ProviderError as error:
+            if error.filtered:
+                return Reply(finish_reason="content_filter", at=time.time())
+            if error.malformed:
+                return Reply(malformed=str(error), at=time.time())
+            if error.reason in {"authentication", "credit"}:
+                endpoint.closed = _final(error, endpoint, tries=1)
+            if error.transient and error.status != 429:
+                endpoint.disconnect()
+            raise
+
+    def _check(self, endpoint: Endpoint) -> None:
+        if self.mode == "offline":
+            raise CallError("cache_miss", "the reply is not in the cache, and --cache-mode offline forbids the call")
+        error = self._stopped or endpoint.closed
+        if error is not None:
+            raise CallError(error.reason, str(error))
+        if not self.may_launch():
+            raise CallError("interrupted", "the process that ran the tests is gone")
+
+    def _price(self, endpoint: Endpoint) -> Price | None:
+        if endpoint.price is None:
+            endpoint.price = listed_price(endpoint.model)
+        return endpoint.price
+
+    @property
+    def _budget_row(self) -> str:
+        return f"spent:{self.run}"
+
+    async def _reserve(self, request: Request, endpoint: Endpoint, price: Price | None) -> int:
+        """Set aside the most that a call can cost, in billionths of a dollar."""
+        if self.max_cost is None:
+            return 0
+        if price is None:
+            raise CallError("budget", f"the price of {endpoint.model} is unknown, so --max-cost cannot hold")
+        most = Usage(most_input_tokens(request), endpoint.max_tokens or UNKNOWN_OUTPUT_TOKENS)
+        reserved = _nano(price.cost(most))
+        if not await self.store.add(self._budget_row, reserved, ceiling=_nano(self.max_cost)):
+            raise CallError("budget", f"the next call could pass --max-cost {self.max_cost:g} USD")
+        return reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first ask of a round: its attempt number, and the row that will remember it if the round is new."""
+
+    attempt: int
+    row: str | None
+
+
+def most_input_tokens(request: Request) -> int:
+    """An upper guess of a request's input tokens: two for a CJK character, one for two others."""
+    text = "".join(str(message.get("content") or "") for message in request.messages)
+    wide = sum(character >= "\u2e80" for character in text)
+    return wide * 2 + (len(text) - wide) // 2 + 50
+
+
+def _delay(error: ProviderError, tries: int) -> float:
+    """Seconds until the next try: what the provider asked for, else exponential with full jitter on its upper half."""
+    if error.retry_after is not None:
+        return error.retry_after + _random.uniform(0, 0.25)
+    return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** (tries - 1)) * _random.uniform(0.5, 1.0))
+
+
+def _final(error: ProviderError, endpoint: Endpoint, tries: int) -> CallError:
+    from pytest_rubrics.redaction import redact
+
+    times = "" if tries == 1 else f" after {tries} tries"
+    status = "" if error.status is None else f" (HTTP {error.status})"
+    return CallError(error.reason, f"{endpoint.name}{status}{times}: {redact(str(error))[:500]}")
+
+
+def _nano(usd: float) -> int:
+    return round(usd * 1e9)

@@ -1,0 +1,94 @@
+"""Asking for structured output: the strongest form an endpoint accepts, found out once and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from pytest_rubrics.calls.endpoint import Endpoint
+from pytest_rubrics.calls.errors import CallError
+from pytest_rubrics.calls.gateway import Gateway
+
+Result = TypeVar("Result")
+Form = Literal["json_schema", "json_object", "text"]
+FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
+
+
+@dataclass(slots=True)
+class StructuredOutput:
+    """What one endpoint accepts.
+
+    Attributes:
+        gateway: The way of every call.
+        endpoint: The endpoint.
+        wanted: ``auto``, or the one form to use.
+    """
+
+    gateway: Gateway
+    endpoint: Endpoint
+    wanted: Literal["auto"] | Form
+    _accepts: Form | None = None
+    _first_asked: bool = False
+    _first_done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(
+        self, schema: Mapping[str, Any], send: Callable[[Mapping[str, Any] | None], Awaitable[Result]]
+    ) -> Result:
+        """Send with the strongest ``response_format`` that the endpoint takes.
+
+        Args:
+            schema: JSON schema of the reply.
+            send: Makes the call with a given ``response_format``.
+
+        Raises:
+            CallError: The call failed for another reason than its form.
+        """
+        form = self._known()
+        if form is not None:
+            return await send(response_format(form, schema))
+        if self._first_asked:  # one call finds out, the others wait for it
+            await self._first_done.wait()
+            form = self._known()
+            if form is not None:
+                return await send(response_format(form, schema))
+        self._first_asked = True
+        try:
+            return await self._find_out(schema, send)
+        finally:
+            self._first_done.set()
+
+    def _known(self) -> Form | None:
+        if self.wanted != "auto":
+            return self.wanted
+        if self._accepts is None:
+            row = self.gateway.store.get(self._row)
+            self._accepts = row if row in FORMS else None
+        return self._accepts
+
+    @property
+    def _row(self) -> str:
+        return f"accepts:{self.endpoint.identity}"
+
+    async def _find_out(
+        self, schema: Mapping[str, Any], send: Callable[[Mapping[str, Any] | None], Awaitable[Result]]
+    ) -> Result:
+        for form in FORMS:
+            try:
+                reply = await send(response_format(form, schema))
+            except CallError as error:
+                if error.reason != "bad_request" or form == FORMS[-1]:
+                    raise
+                continue
+            self._accepts = form
+            await self.gateway.store.put({self._row: form})
+            return reply
+        raise AssertionError("the last form either returns or raises")
+
+
+def response_format(form: Form, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """OpenAI's ``response_format`` for a form; None for plain text."""
+    if form == "json_schema":
+        return {"type": "json_schema", "json_schema": {"name": "verdicts", "strict": True, "schema": schema}}
+    return {"type": "json_object"} if form == "json_object" else None

@@ -1,0 +1,122 @@
+"""The one place that talks to LiteLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from pytest_rubrics.calls.errors import ProviderError, classify
+from pytest_rubrics.calls.reply import Reply, Usage
+from pytest_rubrics.calls.request import Request
+
+
+@cache
+def load_litellm() -> Any:
+    """Import LiteLLM (about 2.4 s of CPU) and make it quiet: no price download, no log of its own, nothing dropped."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOG", "ERROR")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import litellm
+    litellm.suppress_debug_info = True
+    litellm.drop_params = False
+    litellm.telemetry = False
+    for name in ("LiteLLM", "httpx", "openai"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return litellm
+
+
+async def send(
+    request: Request, *, api_base: str | None, api_key: str | None, headers: Mapping[str, str], timeout: float
+) -> Reply:
+    """Ask once.
+
+    Args:
+        request: What to ask.
+        api_base: Address for the wire, or None for the provider's own.
+        api_key: Key for the wire, or None where LiteLLM finds its own.
+        headers: Extra HTTP headers.
+        timeout: Seconds for the whole call; the HTTP client's own limits hold for single reads only.
+
+    Returns:
+        The reply, without its cost and run.
+
+    Raises:
+        ProviderError: The try failed.
+    """
+    litellm = load_litellm()
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(timeout):
+            response = await litellm.acompletion(
+                **_arguments(request, api_base, api_key, headers, timeout), num_retries=0, max_retries=0
+            )
+    except TimeoutError as error:
+        raise ProviderError(f"no reply within {timeout:g} s", status=408, transient=True) from error
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        raise classify(error) from error
+    return _read(response, seconds=time.perf_counter() - started)
+
+
+def _arguments(
+    request: Request, api_base: str | None, api_key: str | None, headers: Mapping[str, str], timeout: float
+) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        **request.params,
+        "model": request.model,
+        "messages": [dict(message) for message in request.messages],
+        "timeout": timeout,
+        "drop_params": False,
+    }
+    optional = {
+        "api_base": api_base,
+        "api_key": api_key,
+        "extra_body": dict(request.extra_body) or None,
+        "extra_headers": dict(headers) or None,
+        "response_format": request.response_format,
+        "tools": request.tools,
+    }
+    arguments.update({name: value for name, value in optional.items() if value is not None})
+    return arguments
+
+
+def _read(response: Any, seconds: float) -> Reply:
+    received = Reply(
+        usage=_usage(getattr(response, "usage", None)),
+        response_id=getattr(response, "id", None),
+        served_model=getattr(response, "model", None),
+        seconds=seconds,
+        at=time.time(),
+    )
+    if not response.choices:
+        return replace(received, malformed="the response holds no choices")
+    choice = response.choices[0]
+    message = choice.message
+    return replace(
+        received,
+        content=message.content,
+        reasoning=getattr(message, "reasoning_content", None),
+        tool_calls=tuple(call.model_dump() for call in getattr(message, "tool_calls", None) or ()),
+        finish_reason=choice.finish_reason,
+    )
+
+
+def _usage(usage: Any) -> Usage:
+    def count(holder: Any, name: str) -> int:
+        return int(getattr(holder, name, None) or 0)
+
+    return Usage(
+        input_tokens=count(usage, "prompt_tokens"),
+        output_tokens=count(usage, "completion_tokens"),
+        cached_tokens=count(getattr(usage, "prompt_tokens_details", None), "cached_tokens"),
+        reasoning_tokens=count(getattr(usage, "completion_tokens_details", None), "reasoning_tokens"),
+    )

@@ -1,0 +1,93 @@
+"""The end of a run: the last lines, the summary, the gate's verdict and the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_rubrics.gates import Decision, Gate
+from pytest_rubrics.recorder import Recorder
+
+if TYPE_CHECKING:
+    from pytest_rubrics.plugin import Session
+
+SHOWN_IN_FULL = 5  # failures, and errors, beyond which only the worst are shown
+
+
+def end_run(session: pytest.Session, state: Session) -> None:
+    """Close the book of a run and set the exit code of the session."""
+    recorder = state.recorder
+    assert recorder is not None
+    missing = recorder.unreported()
+    interrupted = session.exitstatus == pytest.ExitCode.INTERRUPTED
+    recorder.finish_rest(*_why_unreported(session))
+    decision = recorder.decide()
+    entry = None
+    if recorder.plan.gate is not None and decision is not None:
+        obstacle = _obstacle(session, recorder, missing)
+        state.verdict, entry = _say(recorder.plan.gate, decision, obstacle)
+        if obstacle is None:
+            session.exitstatus = decision.verdict.value
+    state.summary = recorder.close(entry)
+    if not interrupted:
+        shorten_failures(session, recorder)
+
+
+def _why_unreported(session: pytest.Session) -> tuple[str, str]:
+    if session.exitstatus == pytest.ExitCode.INTERRUPTED or session.shouldstop or session.shouldfail:
+        return "interrupted", "the run ended before this item"
+    return "error", "the item was never run"
+
+
+def _obstacle(session: pytest.Session, recorder: Recorder, missing: int) -> str | None:
+    """Why pytest's own exit code stands, or None where the gate may decide."""
+    if session.exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+        return f"pytest ended with {pytest.ExitCode(session.exitstatus).name.lower().replace('_', ' ')}"
+    if missing:
+        return f"{missing} of {len(recorder.selected)} selected items were never reported"
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return None
+    gate = recorder.plan.gate
+    for report in [*reporter.stats.get("failed", []), *reporter.stats.get("error", [])]:
+        item = recorder.selected.get(report.nodeid)
+        if item is None:
+            return f"{report.nodeid} failed, and it is no grade"
+        if gate is not None and not gate.is_for(item.case.task.benchmark):
+            return f"{report.nodeid} failed, and it is not of the gated benchmark"
+    return None
+
+
+def _say(gate: Gate, decision: Decision, obstacle: str | None) -> tuple[str, dict[str, object]]:
+    if obstacle is not None:
+        sentence = f"gate {gate.name}: not decided, because {obstacle}"
+        return sentence, {"name": gate.name, "verdict": None, "exit_code": None, "reason": f"not decided: {obstacle}"}
+    verdict = decision.verdict
+    entry: dict[str, object] = {"name": gate.name, "verdict": verdict.name, "exit_code": verdict.value, "reason": decision.reason}
+    return f"gate {gate.name}: {verdict.name} ({decision.reason})", entry
+
+
+def shorten_failures(session: pytest.Session, recorder: Recorder) -> None:
+    """Show only the worst of many failures, unless the user asked for all with ``-rf`` or ``-v``."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or reporter.verbosity > 0:
+        return
+    asked = session.config.option.reportchars
+    scores = _scores(recorder)
+    for category, letter in (("failed", "f"), ("error", "E")):
+        ours = [report for report in reporter.stats.get(category, []) if report.nodeid in recorder.selected]
+        if len(ours) <= SHOWN_IN_FULL or letter in asked.replace("fE", "") or set(asked) & set("aA"):
+            continue
+        ours.sort(key=lambda report: scores.get(report.nodeid, 0.0))
+        for report in ours[SHOWN_IN_FULL:]:
+            report._pdbshown = True  # the mark by which pytest leaves a report out of its section, and still counts it
+        reporter.reportchars = reporter.reportchars.replace(letter, "")
+
+
+def _scores(recorder: Recorder) -> dict[str, float]:
+    by_case = {(g.benchmark, g.task_id, g.model, g.repeat): g.score or 0.0 for g in recorder.grades}
+    return {
+        nodeid: by_case.get((s.case.task.benchmark, s.case.task.id, s.case.model, s.case.repeat), 0.0)
+        for nodeid, s in recorder.selected.items()
+    }

@@ -1,0 +1,137 @@
+"""Asking a judge until its reply can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pytest_rubrics.calls.endpoint import Endpoint
+from pytest_rubrics.calls.errors import CallError
+from pytest_rubrics.calls.gateway import Gateway
+from pytest_rubrics.calls.limits import Turn
+from pytest_rubrics.calls.reply import Reply
+from pytest_rubrics.calls.request import Message, Request
+from pytest_rubrics.calls.structured import StructuredOutput
+from pytest_rubrics.judging.reply import MalformedReplyError
+
+Reading = TypeVar("Reading")
+
+SHOWN_REPLY = 6_000  # characters of a malformed reply that are shown to the judge again
+
+_COMPLAINTS = {
+    "en": "Your reply could not be used: {fault} Judge again and send the complete JSON, nothing else.{brief}",
+    "zh": "你的回复无法使用：{fault} 请重新判断，并只输出完整的 JSON。{brief}",
+}
+_BRIEF = {
+    "en": " It was cut off by the length limit, so keep each justification under fifteen words.",
+    "zh": "上一次回复因长度限制被截断，每条理由请控制在二十字以内。",
+}
+
+
+@dataclass(slots=True)
+class Asked(Generic[Reading]):
+    """The replies of one question to a judge, and the reading of the last one."""
+
+    reading: Reading | None = None
+    replies: list[Reply] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    fault: str = ""
+
+
+@dataclass(slots=True)
+class Asker:
+    """A judge's endpoint, asked with structured output and asked again when the reply cannot be read.
+
+    Attributes:
+        gateway: The way of every call.
+        endpoint: Where the judge is.
+        output: What form of structured output the endpoint takes.
+        params: Sampling parameters, sent as they are.
+        extra_body: Fields that only this provider knows.
+        attempts: Asks of one question before giving up.
+        seat: Seat in a panel, or None.
+    """
+
+    gateway: Gateway
+    endpoint: Endpoint
+    output: StructuredOutput
+    params: Mapping[str, Any]
+    extra_body: Mapping[str, Any]
+    attempts: int
+    seat: str | None = None
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
+        read: Callable[[str | None], Reading],
+        *,
+        language: str,
+        repeat: int,
+        turn: Turn,
+        anew: bool,
+    ) -> Asked[Reading]:
+        """Ask one question; ``reading`` of the result is None when every attempt was malformed.
+
+        Raises:
+            CallError: A call failed.
+        """
+
+        async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
+            return await self._rounds(self._request(messages, form, repeat), read, language, turn, anew)
+
+        return await self.output.ask(schema, send)
+
+    def _request(self, messages: Sequence[Message], form: Mapping[str, Any] | None, repeat: int) -> Request:
+        return Request(
+            model=self.endpoint.model,
+            address=self.endpoint.address,
+            messages=messages,
+            params=self.params,
+            extra_body=self.extra_body,
+            response_format=form,
+            repeat=repeat,
+            seat=self.seat,
+        )
+
+    async def _rounds(
+        self, question: Request, read: Callable[[str | None], Reading], language: str, turn: Turn, anew: bool
+    ) -> Asked[Reading]:
+        opening = self.gateway.opening(question, anew=anew, span=self.attempts)
+        asked: Asked[Reading] = Asked()
+        request = question.again(opening.attempt)
+        for number in range(1, self.attempts + 1):
+            reply = await self.gateway.complete(request, self.endpoint, turn, opening if number == 1 else None)
+            asked.replies.append(reply)
+            asked.keys.append(request.key())
+            try:
+                asked.reading = read(_content(reply))
+                return asked
+            except MalformedReplyError as error:
+                asked.fault = str(error)
+            request = question.again(
+                opening.attempt + number, [*question.messages, *_complaint(reply, asked.fault, language)]
+            )
+        return asked
+
+
+def _content(reply: Reply) -> str | None:
+    if reply.malformed is not None:
+        raise MalformedReplyError("The response held no message.")
+    if reply.finish_reason == "content_filter":
+        raise MalformedReplyError("The provider's content filter withheld the reply.")
+    return reply.content
+
+
+def _complaint(reply: Reply, fault: str, language: str) -> list[Message]:
+    brief = _BRIEF[language] if reply.finish_reason == "length" else ""
+    complaint = {"role": "user", "content": _COMPLAINTS[language].format(fault=fault, brief=brief)}
+    if not reply.content:
+        return [complaint]
+    return [{"role": "assistant", "content": reply.content[:SHOWN_REPLY]}, complaint]
+
+
+def judge_failure(error: CallError) -> CallError:
+    """The same error, saying that it was the judge's call."""
+    return CallError(error.reason, f"judge {error}")

@@ -1,0 +1,215 @@
+"""The controller's book of a run: which items were selected, what became of each, and what follows from it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pytest_rubrics
+from pytest_rubrics.gates import Decision
+from pytest_rubrics.grades import Grade, now
+from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
+from pytest_rubrics.records import RunWriter, read_run
+from pytest_rubrics.summary import TaskFacts, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A selected item."""
+
+    plan: BenchmarkPlan
+    case: Case
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps exactly one line for every selected item.
+
+    Attributes:
+        plan: What the run does.
+        writer: The run folder.
+        selected: Selected items by node id, in their order.
+        open: Grades of items that have not finished yet.
+        rerunning: Items whose last attempt is to be run again.
+        written: Node ids that have their line.
+        grades: What was written, for the summary.
+    """
+
+    plan: Plan
+    writer: RunWriter
+    selected: dict[str, Selected] = field(default_factory=dict)
+    open: dict[str, Grade] = field(default_factory=dict)
+    rerunning: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    grades: list[Grade] = field(default_factory=list)
+    _problems: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _started_at: str = field(default_factory=now)
+
+    def select(self, selected: Mapping[str, Selected]) -> None:
+        """Take the selection and begin the run folder."""
+        self.selected = dict(selected)
+        if self.selected:
+            self.writer.write_manifest(self._manifest(finished_at=None))
+            self.writer.write_tasks(item.case.task for item in self._tasks_once())
+
+    def take(self, nodeid: str, record: Mapping[str, Any]) -> None:
+        """Keep a grade until its item has finished: a rerun may still replace it."""
+        self.open[nodeid] = Grade.from_record(record)
+
+    def note_problem(self, nodeid: str, reason: str, error: str) -> None:
+        """Remember why an item has no grade."""
+        self._problems.setdefault(nodeid, (reason, error))
+
+    def drop(self, nodeid: str) -> None:
+        """Forget what an item gave so far: it is run again."""
+        self.rerunning.add(nodeid)
+        self.open.pop(nodeid, None)
+        self._problems.pop(nodeid, None)
+
+    def finish(self, nodeid: str) -> None:
+        """Write the line of an item that has finished."""
+        item = self.selected.get(nodeid)
+        if item is None or nodeid in self.written:
+            return
+        grade = self.open.pop(nodeid, None)
+        if grade is None:
+            reason, error = self._problems.get(nodeid, ("error", "the item ended without a grade"))
+            grade = self._excluded(item, reason, error)
+        self._write(nodeid, grade)
+
+    def finish_rest(self, reason: str, error: str) -> None:
+        """Write the line of every selected item that has none yet."""
+        for nodeid, item in self.selected.items():
+            if nodeid in self.open:
+                self.finish(nodeid)
+            elif nodeid not in self.written:
+                why = self._problems.get(nodeid, (reason, error))
+                self._write(nodeid, self._excluded(item, *why))
+
+    def unreported(self) -> int:
+        """Selected items that have no line."""
+        return len(self.selected) - len(self.written)
+
+    def close(self, decision: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Write manifest and summary, and return the summary."""
+        self.writer.close()
+        self.writer.write_manifest(self._manifest(finished_at=now()))
+        summary = {"schema": 1, "parts": self.summary(), "gate": decision}
+        self.writer.write_summary(summary)
+        return summary
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Figures of everything in the run folder: a folder used twice holds earlier grades too."""
+        grades = {grade.id: grade for grade in self.grades}
+        if self._is_used_again:
+            grades = {grade.id: grade for grade in read_run(self.writer.folder).grades}
+        return summarise(grades.values(), self._facts())
+
+    def decide(self) -> Decision | None:
+        """What the gate says; None without one."""
+        gate = self.plan.gate
+        if gate is None:
+            return None
+        names = [name for name in self.plan.benchmarks if gate.is_for(name)]
+        parts = [part for part in summarise(self.grades, self._facts()) if part["benchmark"] in names]
+        selected = sum(item.case.task.benchmark in names for item in self.selected.values())
+        whole = sum(
+            len(plan.data.tasks) * len(self.plan.models) * self.plan.config.repeats
+            for name, plan in self.plan.benchmarks.items()
+            if name in names
+        )
+        return gate.decide(parts, selected=selected, whole=whole)
+
+    @property
+    def _is_used_again(self) -> bool:
+        return self.writer.had_results
+
+    def _write(self, nodeid: str, grade: Grade) -> None:
+        self.writer.append(grade)
+        self.written.add(nodeid)
+        self.grades.append(grade.without_texts())
+
+    def _excluded(self, item: Selected, reason: str, error: str) -> Grade:
+        task = item.case.task
+        model = next(model for model in self.plan.models if model.name == item.case.model)
+        return Grade(
+            benchmark=task.benchmark,
+            task_id=task.id,
+            key=task.key,
+            subset=task.subset,
+            model=model.name,
+            track=model.config.track,
+            judge=self.plan.judge.name,
+            repeat=item.case.repeat,
+            state="excluded",
+            reason=reason,
+            error=error,
+            usage={part: {"input_tokens": 0, "output_tokens": 0} for part in ("answer", "judge")},
+            finished_at=now(),
+        )
+
+    def _tasks_once(self) -> Sequence[Selected]:
+        return list({(s.case.task.benchmark, s.case.task.id): s for s in self.selected.values()}.values())
+
+    def _facts(self) -> dict[tuple[str, str], TaskFacts]:
+        facts = {}
+        for name, plan in self.plan.benchmarks.items():
+            bounds = (0.0, 1.0) if plan.benchmark.scoring.clip else None
+            for task in plan.data.tasks:
+                facts[name, task.id] = TaskFacts(task.cluster, task.groups.get("track", ""), bounds)
+        return facts
+
+    def _manifest(self, finished_at: str | None) -> dict[str, Any]:
+        from pytest_rubrics.config import settings_without_secrets
+
+        plan, config = self.plan, self.plan.config
+        options = {
+            name: str(value) if name.endswith("_dir") else value
+            for name, value in asdict(config).items()
+            if name not in {"run", "started_at"}
+        }
+        return {
+            "schema": 1,
+            "run": config.run,
+            "started_at": self._started_at,
+            "finished_at": finished_at,
+            "versions": _versions(),
+            "command": sys.argv[1:],
+            "options": options,
+            "models": {model.name: settings_without_secrets(model.config) for model in plan.models},
+            "judge": {plan.judge.name: settings_without_secrets(plan.judge.config)},
+            "benchmarks": {name: self._benchmark_entry(entry) for name, entry in plan.benchmarks.items()},
+        }
+
+    def _benchmark_entry(self, plan: BenchmarkPlan) -> dict[str, Any]:
+        chosen = [item.case for item in self.selected.values() if item.plan is plan]
+        return {
+            "source": plan.data.origin,
+            "sha256": plan.data.checksum,
+            "tasks": len(plan.data.tasks),
+            "selected_grades": len(chosen),
+            "selected_tasks": len({case.task.id for case in chosen}),
+            "scoring": asdict(plan.benchmark.scoring),
+            "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
+            "prompts_sha256": {language: _sha256(text) for language, text in plan.templates.items()},
+        }
+
+
+def _sha256(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {"pytest-rubrics": pytest_rubrics.__version__, "python": platform.python_version()}
+    for name in ("pytest", "pytest-xdist", "litellm", "diskcache"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,263 @@
+"""Turns a plan into the running parts: gateway, endpoints, answerers, judges and jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pytest_rubrics.answering.chat import ChatAnswerer
+from pytest_rubrics.calls.cache import ReplyStore
+from pytest_rubrics.calls.endpoint import Endpoint, Wire
+from pytest_rubrics.calls.errors import CallError
+from pytest_rubrics.calls.gateway import Gateway
+from pytest_rubrics.calls.limits import LocalSlots, SharedSlots, Slots, share_of
+from pytest_rubrics.calls.prices import Price
+from pytest_rubrics.calls.providers import effective_api_base
+from pytest_rubrics.calls.structured import StructuredOutput
+from pytest_rubrics.config import ChatModel, EndpointConfig, load_prices
+from pytest_rubrics.engine import Bench, Contender, Engine, Job
+from pytest_rubrics.judging.asking import Asker
+from pytest_rubrics.judging.sheet import STATUSES, SheetJudge
+from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
+from pytest_rubrics.progress import Snapshot
+from pytest_rubrics.variables import UnsetVariableError
+
+if TYPE_CHECKING:
+    from pytest_rubrics.answering.serving import Lease
+    from pytest_rubrics.config import LoadedModel
+    from pytest_rubrics.tasks import Language
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Which of the processes of a run this one is.
+
+    Attributes:
+        number: Counted from 0.
+        count: Number of processes that call.
+        may_launch: False once this process should start nothing more.
+    """
+
+    number: int = 0
+    count: int = 1
+    may_launch: Callable[[], bool] = lambda: True
+
+
+def wire(
+    plan: Plan,
+    cases: Sequence[tuple[BenchmarkPlan, Case]],
+    seat: Seat,
+    *,
+    held_back: Collection[int],
+    stops_early: bool,
+    warn: Callable[[str], None],
+) -> Wiring:
+    """Open the store, build every part and start the engine.
+
+    Args:
+        plan: What the run will do.
+        cases: The selected cases, in the order of their items.
+        seat: Which process this is.
+        held_back: Indices of cases that only run when a test waits for them.
+        stops_early: Whether the run stops at a failure, so that working far ahead would be waste.
+        warn: Takes a message for the user.
+
+    Raises:
+        StoreError: The cache directory cannot be used.
+    """
+    wiring = Wiring(plan, seat, ReplyStore(plan.config.cache_dir, warn=warn))
+    engine = wiring.engine
+    engine.jobs = wiring.jobs(cases)
+    engine.held_back = frozenset(held_back)
+    engine.start = len(cases) * seat.number // seat.count
+    engine.lead = max(1, share_of(plan.config.concurrency, seat.number, seat.count)) if stops_early else None
+    engine.launch()
+    return wiring
+
+
+@dataclass(slots=True)
+class Wiring:
+    """Builds each part once.
+
+    Attributes:
+        plan: What the run will do.
+        seat: Which process this is.
+        store: The store of replies.
+    """
+
+    plan: Plan
+    seat: Seat
+    store: ReplyStore
+    engine: Engine = field(init=False)
+    gateway: Gateway = field(init=False)
+    _leases: list[Lease] = field(default_factory=list)
+    _pools: dict[str, Slots] = field(default_factory=dict)
+    _endpoints: dict[tuple[str, str], Endpoint] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        config = self.plan.config
+        self.gateway = Gateway(
+            store=self.store,
+            run=config.run,
+            started_at=config.started_at,
+            mode=config.cache_mode,
+            max_cost=config.max_cost,
+            may_launch=self.seat.may_launch,
+        )
+        self.engine = Engine(self.gateway, jobs=(), retry=config.retry)
+
+    def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
+        """The jobs of the selected cases, in their order."""
+        contenders = {model.name: self._contender(model) for model in self.plan.models}
+        benches = {plan.benchmark.name: self._bench(plan) for plan, _ in cases}
+        return [
+            Job(case.task, contenders[case.model], benches[plan.benchmark.name], case.repeat) for plan, case in cases
+        ]
+
+    def snapshot(self) -> Snapshot:
+        """What this process has done so far."""
+        endpoints = self._endpoints.values()
+        return Snapshot(
+            answered=len(self.engine.progress.answered),
+            judged=len(self.engine.progress.judged),
+            in_flight=sum(endpoint.in_flight for endpoint in endpoints),
+            rate_limited=sum(endpoint.rate_limited for endpoint in endpoints),
+            spent_usd=self.gateway.counters.spent_usd,
+        )
+
+    def close(self) -> str | None:
+        """Stop the engine, store what is left and give up local servers.
+
+        Returns:
+            A message where replies could not be stored.
+        """
+        self.engine.shut_down()
+        message = None
+        if self.gateway.unsaved:
+            path = self.store.spill(self.gateway.unsaved)
+            message = f"the cache was full: {len(self.gateway.unsaved)} rows are in {path}; rubrics cache import {path}"
+        self.store.close()
+        for lease in self._leases:
+            lease.close()
+        return message
+
+    def _contender(self, model: LoadedModel) -> Contender:
+        config = model.config
+        if not isinstance(config, ChatModel):
+            raise TypeError(f"models of kind {config.kind} cannot answer yet")
+        endpoint = self._endpoint("model", model.name, config)
+        answerer = ChatAnswerer(self.gateway, endpoint, config.params, config.extra_body)
+        return Contender(model.name, config.track, answerer, endpoint)
+
+    def _bench(self, plan: BenchmarkPlan) -> Bench:
+        judge = self.plan.judge
+        config = judge.config
+        endpoint = self._endpoint("judge", judge.name, config)
+        asker = Asker(
+            self.gateway,
+            endpoint,
+            StructuredOutput(self.gateway, endpoint, config.reply),
+            config.params,
+            config.extra_body,
+            config.attempts,
+        )
+        sheet = SheetJudge(
+            asker,
+            cast("Mapping[Language, str]", plan.templates),
+            {language: STATUSES[language if config.language == "match" else config.language] for language in STATUSES},
+            config.show_weights,
+            fixed_order=config.serve is not None,
+            max_justification=config.max_justification,
+        )
+        return Bench(judge.name, sheet, endpoint, plan.benchmark.scoring)
+
+    def _endpoint(self, role: str, name: str, config: EndpointConfig) -> Endpoint:
+        if (role, name) not in self._endpoints:
+            address = self._address(config)
+            limits = [self._pool(f"address {address}", self.plan.config.concurrency)]
+            if config.max_concurrency is not None:
+                limits.insert(0, self._pool(f"{role} {name}", config.max_concurrency))
+            self._endpoints[role, name] = Endpoint(
+                name=name,
+                model=config.model,
+                address=address,
+                connect=lambda: self._connect(config, address),
+                timeout=config.timeout,
+                retry_for=config.retry_for,
+                slots=limits,
+                price=self._price(config),
+                max_tokens=_max_tokens(config.params),
+            )
+        return self._endpoints[role, name]
+
+    def _address(self, config: EndpointConfig) -> str | dict[str, Any] | None:
+        if config.serve is None:
+            return effective_api_base(config.model, config.api_base)
+        from pytest_rubrics.answering.serving import identity
+
+        return identity(config.serve, self.plan.workspace.root, self._servers)
+
+    @property
+    def _servers(self) -> Path:
+        return self.plan.workspace.root / ".cache" / "servers"
+
+    def _connect(self, config: EndpointConfig, address: str | Mapping[str, Any] | None) -> Wire:
+        if config.serve is not None:
+            return self._lease(config)
+        try:
+            key = config.api_key.resolve() if config.api_key else None
+            headers = {header: value.resolve() for header, value in config.headers.items()}
+        except UnsetVariableError as error:
+            raise CallError("authentication", str(error)) from error
+        api_base = address if isinstance(address, str) else None
+        if (
+            key is None
+            and api_base is not None
+            and config.model.startswith("openai/")
+            and not os.environ.get("OPENAI_API_KEY")
+        ):
+            key = "none"  # LiteLLM wants some key even where the server asks for none
+        return Wire(api_base, key, headers)
+
+    def _lease(self, config: EndpointConfig) -> Wire:
+        from pytest_rubrics.answering.serving import ServingError, lease
+
+        assert config.serve is not None
+        try:
+            held = lease(config.serve, self.plan.workspace.root, self._servers)
+        except ServingError as error:
+            raise CallError("transport", str(error)) from error
+        self._leases.append(held)
+        return Wire(held.api_base, held.api_key)
+
+    def _pool(self, name: str, limit: int) -> Slots:
+        if name not in self._pools:
+            share = share_of(limit, self.seat.number, self.seat.count)
+            if limit < self.seat.count:
+                self._pools[name] = SharedSlots(self.plan.config.cache_dir / "slots" / _short(name), limit)
+            else:
+                self._pools[name] = LocalSlots(share, self.engine.wake)
+        return self._pools[name]
+
+    def _price(self, config: EndpointConfig) -> Price | None:
+        given = config.price or load_prices(self.plan.workspace).get(config.model)
+        if given is None:
+            return Price(0.0, 0.0) if config.serve is not None else None
+        return Price(given.input, given.output, given.cached_input)
+
+
+def _max_tokens(params: Mapping[str, Any]) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = params.get(name)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _short(name: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
