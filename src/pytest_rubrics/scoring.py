@@ -1,0 +1,45 @@
+"""Scores from verdicts: pure formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How verdicts become a score.
+
+    Attributes:
+        metric: Name of the score.
+        clip: Whether the score is limited to 0..1.
+        pass_at: Pass mark on the unrounded score, or None.
+    """
+
+    metric: str
+    clip: bool
+    pass_at: float | None
+
+    def score(self, marks: Iterable[tuple[float, bool]]) -> float:
+        """Weights hit over the sum of positive weights, S / P, rounded by nothing but the one division.
+
+        Source: $OneMillion-Bench, ``clip(S / P, 0, 1)``; ResearchRubrics, S / P as it is.
+
+        Args:
+            marks: Weight and verdict of every criterion.
+
+        Raises:
+            ValueError: No weight is positive.
+        """
+        positive = hit = 0.0
+        for weight, is_hit in marks:
+            positive += max(weight, 0)
+            hit += weight if is_hit else 0
+        if positive <= 0:
+            raise ValueError("a rubric needs a positive weight")
+        score = hit / positive
+        return min(1.0, max(0.0, score)) if self.clip else score
+
+    def passes(self, score: float) -> bool | None:
+        """Whether a score reaches the pass mark; None without one."""
+        return None if self.pass_at is None else score >= self.pass_at
