@@ -317,12 +317,13 @@ class ReplyStore:
         """
         self._check_process()
         rows: dict[str, JsonValue] = {}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            match _loads(line):
-                case {"key": str(key), "value": value}:
-                    rows[key] = value
-                case _:
-                    raise StoreError(f'{path}:{number}: expected {{"key": ..., "value": ...}}. Name a spilled file.')
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                match _loads(line):
+                    case {"key": str(key), "value": value}:
+                        rows[key] = value
+                    case _:
+                        raise StoreError(f'{path}:{number}: not {{"key": ..., "value": ...}}. Name a spilled file.')
         return self._writer.submit(partial(_add_missing, rows=rows)).result()
 
     def close(self) -> None:

@@ -166,7 +166,7 @@ class Writer:
         if now - self._failing_since > PATIENCE:
             return False
         if is_damage(cause):
-            with suppress(sqlite3.Error, OSError):  # met again at the next try
+            with suppress(Exception):  # met again at the next try
                 self._database.mend(self._identity, cause)
         time.sleep(RETRY_EVERY)
         return True
