@@ -312,7 +312,7 @@ def auc(scores: Sequence[float], labels: Sequence[bool], *, clusters: Sequence[H
     ]
     # The mean win of the hits and that of the misses both are the area, and their errors add up instead of averaging.
     centre = clustered_mean(wins, clusters=names, domains=sides)
-    assert centre is not None  # noqa: S101  (there are values)
+    assert centre is not None
     if centre.variance is None:
         return undefined._replace(value=centre.value)
     variance = 4.0 * centre.variance

@@ -47,7 +47,10 @@ def student_tail(t: float, df: float) -> float:
     """P(T >= t) for Student's t with ``df`` degrees of freedom."""
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
-    half = beta_cdf(df / (df + t * t), df / 2.0, 0.5) / 2.0
+    square = t * t
+    near_zero = square < df  # each form keeps its digits on its own side
+    inside = beta_cdf(square / (df + square), 0.5, df / 2.0) if near_zero else 0.0
+    half = (1.0 - inside) / 2.0 if near_zero else beta_cdf(df / (df + square), df / 2.0, 0.5) / 2.0
     return half if t >= 0 else 1.0 - half
 
 
