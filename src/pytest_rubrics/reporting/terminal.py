@@ -1,44 +1,59 @@
-"""What stands at the end of a run in the terminal."""
+"""What stands at the end of a run in the terminal, and what ``rubrics report`` prints again."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pytest_rubrics.plan import Plan
+from pytest_rubrics.records import MANIFEST
 from pytest_rubrics.reporting.table import notes_of, render_part
+from pytest_rubrics.sources import SAMPLE
 
 
 def summary_lines(plan: Plan, summary: Mapping[str, Any], width: int) -> Iterator[tuple[str, list[str]]]:
-    """A title and lines for each benchmark x model x judge.
+    """A title and lines for each benchmark x model x judge of the run that has just ended.
 
     Args:
-        plan: What was run.
+        plan: What was run; its manifest is in the run folder.
         summary: The summary.
+        width: Columns of the terminal.
+    """
+    folder = plan.config.run_dir
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return run_lines(manifest, summary, folder, width)
+
+
+def run_lines(
+    manifest: Mapping[str, Any], summary: Mapping[str, Any], folder: Path, width: int
+) -> Iterator[tuple[str, list[str]]]:
+    """A title and lines for each benchmark x model x judge of any run, from its records.
+
+    Args:
+        manifest: What was run.
+        summary: The summary.
+        folder: Where the records are.
         width: Columns of the terminal.
     """
     parts = summary["parts"]
     for number, part in enumerate(parts, start=1):
         title = f"{part['benchmark']} | model {part['model']} ({part['track']}) | judge {part['judge']}"
-        lines = [*render_part(part, width).splitlines(), "", *notes_of(part), *_warnings(plan, part)]
+        lines = [*render_part(part, width).splitlines(), "", *notes_of(part), *_warnings(manifest, part)]
         if number == len(parts):
-            lines.append(f"records: {plan.config.run_dir}")
+            lines.append(f"records: {folder}")
         yield title, lines
 
 
-def _warnings(plan: Plan, part: Mapping[str, Any]) -> list[str]:
+def _warnings(manifest: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
     """What must not be overlooked: sample tasks, toy models."""
     lines = []
-    entry = plan.benchmarks.get(part["benchmark"])
-    if entry is not None and entry.source == "sample":
-        lines.append(
-            f"SAMPLE: these are bundled sample tasks; the scores say nothing about {entry.benchmark.spec.title}."
-        )
-    named = {model.name: getattr(model.config, "note", None) for model in plan.models}
-    for role, name, note in (
-        ("model", part["model"], named.get(part["model"])),
-        ("judge", part["judge"], plan.judge.config.note),
-    ):
-        if note:
+    entry = manifest["benchmarks"].get(part["benchmark"], {})
+    if entry.get("source") == SAMPLE:
+        lines.append(f"SAMPLE: these are bundled sample tasks; the scores say nothing about {entry['title']}.")
+    for role, settings in (("model", manifest["models"]), ("judge", manifest["judge"])):
+        name = part[role]
+        if note := settings.get(name, {}).get("note"):
             lines.append(f"{role} {name}: {note}")
     return lines
