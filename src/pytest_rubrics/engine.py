@@ -17,12 +17,14 @@ from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.reply import Reply, Usage
 from pytest_rubrics.grades import Grade, now
 from pytest_rubrics.judging.verdicts import Judgement, JudgingError
+from pytest_rubrics.quiet import without_warnings
 from pytest_rubrics.scoring import Scoring
 from pytest_rubrics.tasks import Task
 
 Retry = Literal["excluded", "failed", "all"]
 
 FINISHED_AHEAD = 1_000  # grades that may wait for their tests; bounds the memory of a long replay
+THREADS = "rubrics-engine"
 GRACE = 3.0  # seconds that calls in flight get to arrive after the run was stopped
 
 
@@ -136,7 +138,7 @@ class Engine:
 
     def launch(self) -> None:
         """Start the loop in its own thread and begin to work ahead."""
-        self._thread = threading.Thread(target=self._run, name="rubrics-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()
 
     def grade(self, index: int, tick: Callable[[], None], every: float = 0.5) -> Grade:
@@ -181,9 +183,12 @@ class Engine:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._feeding = self._loop.create_task(self._work_ahead())
-        self._loop.run_forever()
-        self._feeding.cancel()
-        self._loop.run_until_complete(asyncio.gather(self._feeding, return_exceptions=True))
+        # LiteLLM does part of a call in the loop's executor.
+        self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=THREADS))
+        with without_warnings(THREADS):
+            self._loop.run_forever()
+            self._feeding.cancel()
+            self._loop.run_until_complete(asyncio.gather(self._feeding, return_exceptions=True))
         self._loop.close()
 
     async def _end(self) -> None:

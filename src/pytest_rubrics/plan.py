@@ -101,7 +101,7 @@ def make_plan(config: RunConfig, workspace: Workspace, paths: Sequence[Path], cw
     from pytest_rubrics.config import load_judge, load_model
     from pytest_rubrics.gates import load_gate
 
-    folders = find_benchmarks(workspace.root, paths, package_data() / "benchmarks")
+    folders = find_benchmarks(workspace.root, paths, package_data())
     if not folders:
         return None
     faults: list[Fault] = []

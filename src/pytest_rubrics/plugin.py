@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_rubrics.wiring import Wiring
 
 WORKER_INPUT = "rubrics"
-WORST_SHOWN = 5  # failures shown in full when there are many
 
 
 @dataclass(slots=True)

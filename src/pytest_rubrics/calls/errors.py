@@ -113,7 +113,7 @@ def _text_of(error: Exception) -> str:
     """The message, with the error code where the message leaves it out."""
     body = getattr(error, "body", None)
     code = body.get("code") if isinstance(body, dict) else None
-    text = str(error) or type(error).__name__
+    text = str(error).split("\n\nThis looks like a bug in LiteLLM")[0] or type(error).__name__
     return f"{text} ({code})" if isinstance(code, str) and code not in text else text
 
 

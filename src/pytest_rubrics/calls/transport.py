@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -22,9 +21,8 @@ def load_litellm() -> Any:
     """Import LiteLLM (about 2.4 s of CPU) and make it quiet: no price download, no log of its own, nothing dropped."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOG", "ERROR")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import litellm
+    import litellm
+
     litellm.suppress_debug_info = True
     litellm.drop_params = False
     litellm.telemetry = False
