@@ -19,7 +19,6 @@ _MODEL_STRING = "a LiteLLM model string, such as openai/gpt-5.4"
 Track = Literal["vanilla", "search", "agent"]
 
 _OWN_KEY = "It is a key of the file itself, beside params"
-_NOT_FOR_USERS = "Remove it: it is set for each call"
 _CREDENTIAL = "Credentials do not belong here: set the environment variable that LiteLLM reads for it"
 # Where keys belong that users put under params.
 _ELSEWHERE = {

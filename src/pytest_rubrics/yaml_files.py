@@ -154,7 +154,7 @@ def _fault(mistake: _Mistake, same: list[_Mistake], document: Document, model: A
             fix = did_you_mean(str(path[-1]), allowed) or f"Allowed are {', '.join(allowed)}."
             return document.fault(path, "unknown key.", fix)
         case "value_error" | "assertion_error":
-            return document.fault(path, f"{str(context['error']).rstrip('.')}.")
+            return document.fault(path, f"{redact(str(context['error'])).rstrip('.')}.")
         case "union_tag_invalid":
             expected, value = f"one of {context['expected_tags']}".replace("'", ""), context["tag"]
             if (chooser := _chooser(context)) in error["input"]:
