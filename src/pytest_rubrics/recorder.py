@@ -186,19 +186,16 @@ class Recorder:
         }
 
     def _benchmark_entry(self, plan: BenchmarkPlan) -> dict[str, Any]:
-        chosen = [item.case for item in self.selected.values() if item.plan is plan]
         return {
             "title": plan.benchmark.spec.title,
             "source": plan.data.origin,
             "sha256": plan.data.checksum,
             "tasks": len(plan.data.tasks),
-            "selected_grades": len(chosen),
-            "selected_tasks": len({case.task.id for case in chosen}),
             "scoring": asdict(plan.benchmark.scoring),
             "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
             "prompts_sha256": {language: _sha256(text) for language, text in plan.templates.items()},
             "subsets": list(dict.fromkeys(task.subset for task in plan.data.tasks)),
-            "selected": [case.id for case in chosen],
+            "selected": [item.case.id for item in self.selected.values() if item.plan is plan],
         }
 
 
