@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from pytest_rubrics.calls import salvage
+from pytest_rubrics.calls.database import Database
+from pytest_rubrics.calls.salvage import Row
 from tests.support.sqlite_pages import PAGE, destroy, keys_by_page, overwrite, pages_of
 from tests.support.stores import finish, kill, line, opened, start
 
@@ -301,6 +304,38 @@ class TestSeveralProcesses:
         assert query(aside, "SELECT value FROM Cache WHERE key = 'before'") == [("1",)]
         assert query(aside, "SELECT value FROM Cache WHERE key = 'mine'") == []
 
+    def test_no_row_is_lost_between_two_files(self, directory: Path, database: Path) -> None:
+        write = """
+        async def main():
+            store, me = opened(), sys.argv[2]
+            say("open")
+            sys.stdin.readline()
+            for first in range(0, 600, 6):
+                await asyncio.gather(*(store.put({f"{me}-{n}": n}) for n in range(first, first + 6)))
+                assert all(store.get(f"{me}-{n}") == n for n in range(first + 6))
+            store.close()
+        asyncio.run(main())
+        """
+        replace = """
+        from pytest_rubrics.calls.database import Database
+        database = Database(directory, warn=lambda sentence: None)
+        for _ in range(12):
+            time.sleep(0.05)
+            database.mend(database.identity(), RuntimeError("on purpose"))
+        """
+        writers = [start(directory, write, f"{n}") for n in range(3)]
+        assert [line(writer) for writer in writers] == ["open"] * 3
+        replacer = start(directory, replace)
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        for process in [*writers, replacer]:
+            assert finish(process) == []
+        assert len(set_aside(directory)) == 12
+        with closing(opened(directory)) as store:
+            assert dict(store.entries()) == ROWS | {f"{me}-{n}": n for me in range(3) for n in range(600)}
+
     def test_claims_of_the_living_outlive_the_file(self, directory: Path, database: Path) -> None:
         key = destroy_a_leaf(database)
         keys = [f"claimed {n}" for n in range(20)]
@@ -313,6 +348,17 @@ class TestSeveralProcesses:
         warnings: list[str] = []
         with closing(opened(directory, warnings.append)) as store, closing(opened(directory)) as other:
             assert asyncio.run(main()) == [False] * 20
+        assert len(warnings) == 1
+
+    def test_claims_that_were_lost_with_their_page_are_made_again(self, directory: Path, database: Path) -> None:
+        key = destroy_a_leaf(database)
+        warnings: list[str] = []
+        with closing(opened(directory, warnings.append)) as store, closing(opened(directory)) as other:
+            assert asyncio.run(store.claim("mine"))
+            query(database, "DELETE FROM Cache WHERE key = 'claim:mine'")
+            assert store.get(key) is None  # this mends the file
+            asyncio.run(store.put({"next": 1}))
+            assert not asyncio.run(other.claim("mine"))
         assert len(warnings) == 1
 
     def test_claims_given_back_do_not_come_up_again(self, directory: Path, database: Path) -> None:
@@ -333,6 +379,26 @@ class TestSeveralProcesses:
             asyncio.run(store.put({"next": 1}))
             assert asyncio.run(other.claim("given back"))
         assert len(warnings) == 1
+
+
+def test_a_file_that_somebody_else_has_mended_is_left_alone(directory: Path) -> None:
+    warnings: list[str] = []
+    database = Database(directory, warnings.append)
+    seen = database.identity()
+    database.mend(seen, RuntimeError("on purpose"))
+    database.mend(seen, RuntimeError("seen at the same moment"))
+    assert len(warnings) == len(set_aside(directory)) == 1
+
+
+@pytest.mark.parametrize("times", [(1, 3, 2), (3, 2, 1)], ids=str)
+def test_of_two_versions_of_a_row_the_newer_is_saved(
+    directory: Path, database: Path, monkeypatch: pytest.MonkeyPatch, times: tuple[int, ...]
+) -> None:
+    # Freed pages show older versions, but not where SQLite was built to wipe them.
+    found = [Row("key", 1, float(time), 0, 1, None, f'"version {time}"') for time in times]
+    monkeypatch.setattr(salvage, "rows", lambda _: found)
+    destroy(database, 1)
+    assert mended(directory) == ({"key": "version 3"}, 1)
 
 
 def destroy_a_leaf(database: Path) -> str:
