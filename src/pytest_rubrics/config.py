@@ -183,6 +183,13 @@ class JudgeConfig(EndpointConfig):
         attempts: How often a malformed reply is asked for in all.
         reply: Form of the reply; ``auto`` finds out what the endpoint supports.
         max_justification: Most characters of a justification, for small models.
+        criteria_per_call: Criteria in one call: a number, or ``all``; the benchmark's own method if not given.
+        scale: ``ternary`` adds "Partially Satisfied" (0.5) where criteria are judged one by one; its scores are not
+            comparable to binary ones.
+        on_missing: What becomes of a grade with criteria that stayed unjudged: it is excluded, or scored with the lowest
+            and highest value that they allow.
+        context_limit: Tokens of an answer above which it is read in parts.
+        chunk_size: Tokens of one part.
     """
 
     prompt: NonEmpty | None = None
@@ -191,6 +198,11 @@ class JudgeConfig(EndpointConfig):
     attempts: int = Field(default=3, ge=1, le=10)
     reply: Literal["auto", "json_schema", "json_object", "text"] = "auto"
     max_justification: Count | None = None
+    criteria_per_call: Count | Literal["all"] | None = None
+    scale: Literal["binary", "ternary"] = "binary"
+    on_missing: Literal["exclude", "bound"] = "exclude"
+    context_limit: Count = 150_000
+    chunk_size: Count = 100_000
 
 
 C = TypeVar("C", covariant=True)

@@ -363,9 +363,18 @@ _FAILURES: Mapping[str, str] = {
 
 
 def _score(grade: Grade, scoring: Scoring, judgement: Judgement) -> None:
-    score = scoring.score((verdict.criterion.weight, verdict.hit) for verdict in judgement.verdicts)
+    marks = [(verdict.criterion.weight, verdict.value) for verdict in judgement.verdicts]
+    score = scoring.score(marks)
     grade.state = "scored"
     grade.metrics = {scoring.metric: score}
+    if judgement.missing:
+        weights = [criterion.weight for criterion in judgement.missing]
+        low = scoring.score(marks + [(weight, float(weight < 0)) for weight in weights])
+        high = scoring.score(marks + [(weight, float(weight > 0)) for weight in weights])
+        score = (low + high) / 2
+        grade.metrics = {scoring.metric: score, f"{scoring.metric}_low": low, f"{scoring.metric}_high": high}
+        ids = ", ".join(criterion.id for criterion in judgement.missing)
+        grade.error = f"unjudged criteria: {ids}; the score is the middle of what they allow"
     grade.passed = scoring.passes(score)
     grade.verdicts = _verdict_rows(judgement)
 
@@ -382,8 +391,9 @@ def _verdict_rows(judgement: Judgement) -> list[dict[str, object]]:
             "id": verdict.criterion.id,
             "weight": verdict.criterion.weight,
             "tag": verdict.criterion.tag,
-            "hit": verdict.hit,
+            "hit": verdict.value == 1,
             "justification": verdict.justification,
+            **({} if verdict.value in {0, 1} else {"value": verdict.value}),
         }
         for verdict in judgement.verdicts
     ]

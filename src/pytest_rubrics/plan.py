@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pytest_rubrics.gates import Gate
 
 
+# Text of a judge prompt by kind (sheet, criterion, evidence, synthesis) and language of the task.
+Templates = Mapping[str, Mapping[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One pytest item: one grade to make."""
@@ -45,14 +49,14 @@ class BenchmarkPlan:
         data: Its tasks and where they came from.
         source: The value of ``--source`` that serves it; None when it is left out.
         cases: One for each model, task and repeat, by the id in brackets.
-        templates: Judge prompt for each language.
+        templates: Judge prompts by kind and language.
     """
 
     benchmark: Benchmark
     data: Loaded
     source: str | None
     cases: dict[str, Case] = field(default_factory=dict)
-    templates: Mapping[str, str] = field(default_factory=dict)
+    templates: Templates = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -169,21 +173,33 @@ def in_shard(task: Task, shard: tuple[int, int] | None) -> bool:
     return int.from_bytes(digest[:8], "big") % parts == number - 1
 
 
-def judge_templates(benchmark: Benchmark, judge: LoadedJudge, workspace: Workspace) -> dict[str, str]:
-    """The judge prompts of a benchmark, by language of the task.
+def judge_templates(benchmark: Benchmark, judge: LoadedJudge, workspace: Workspace) -> Templates:
+    """The judge prompts of a benchmark, by kind and by language of the task.
 
     Raises:
         FaultsError: A prompt is missing or lacks a place.
     """
-    from pytest_rubrics.judging.prompts import load_template
+    from pytest_rubrics.judging.prompts import PromptSource
 
-    name = judge.config.prompt or benchmark.spec.judging.prompt or benchmark.spec.judging.method
-    folders = [root / "judges" / "prompts" for root in workspace.roots]
+    source = PromptSource([root / "judges" / "prompts" for root in workspace.roots], workspace.root)
+    main = "criterion" if criteria_per_call(benchmark, judge) == 1 else "sheet"
+    names = {kind: kind for kind in (main, "criterion", "evidence", "synthesis")}
+    names[main] = judge.config.prompt or benchmark.spec.judging.prompt or main
     chosen = judge.config.language
     return {
-        language: load_template(name, language if chosen == "match" else chosen, folders, workspace.root)
-        for language in ("en", "zh")
+        kind: {
+            language: source.load(name, kind, language if chosen == "match" else chosen) for language in ("en", "zh")
+        }
+        for kind, name in names.items()
     }
+
+
+def criteria_per_call(benchmark: Benchmark, judge: LoadedJudge) -> int | None:
+    """Criteria in one call, None for all: what the judge says, else the benchmark's method."""
+    chosen = judge.config.criteria_per_call
+    if chosen is None:
+        return 1 if benchmark.spec.judging.method == "criterion" else None
+    return None if chosen == "all" else chosen
 
 
 def _same_names(names: Sequence[str]) -> list[Fault]:

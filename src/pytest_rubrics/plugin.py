@@ -96,8 +96,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     state = session.config.stash[SESSION] = Session(plan)
     if not _is_worker(session.config):
-        from pytest_rubrics.records import RunWriter
         from pytest_rubrics.recorder import Recorder
+        from pytest_rubrics.records import RunWriter
 
         state.recorder = Recorder(plan, RunWriter(plan.config.run_dir))
         _treat_as_ctrl_c()

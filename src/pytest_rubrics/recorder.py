@@ -193,7 +193,11 @@ class Recorder:
             "tasks": len(plan.data.tasks),
             "scoring": asdict(plan.benchmark.scoring),
             "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
-            "prompts_sha256": {language: _sha256(text) for language, text in plan.templates.items()},
+            "prompts_sha256": {
+                f"{kind}.{language}": _sha256(text)
+                for kind, texts in plan.templates.items()
+                for language, text in texts.items()
+            },
             "subsets": list(dict.fromkeys(task.subset for task in plan.data.tasks)),
             "selected": [item.case.id for item in self.selected.values() if item.plan is plan],
         }

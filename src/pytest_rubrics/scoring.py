@@ -20,21 +20,21 @@ class Scoring:
     clip: bool
     pass_at: float | None
 
-    def score(self, marks: Iterable[tuple[float, bool]]) -> float:
+    def score(self, marks: Iterable[tuple[float, float]]) -> float:
         """Weights hit over the sum of positive weights, S / P, rounded by nothing but the one division.
 
         Source: $OneMillion-Bench, ``clip(S / P, 0, 1)``; ResearchRubrics, S / P as it is.
 
         Args:
-            marks: Weight and verdict of every criterion.
+            marks: Weight and verdict (0 or 1) of every criterion.
 
         Raises:
             ValueError: No weight is positive.
         """
         positive = hit = 0.0
-        for weight, is_hit in marks:
+        for weight, verdict in marks:
             positive += max(weight, 0)
-            hit += weight if is_hit else 0
+            hit += weight * verdict
         if positive <= 0:
             raise ValueError("a rubric needs a positive weight")
         score = hit / positive

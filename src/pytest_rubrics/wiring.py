@@ -20,8 +20,10 @@ from pytest_rubrics.calls.structured import StructuredOutput
 from pytest_rubrics.config import ChatModel, EndpointConfig, load_prices
 from pytest_rubrics.engine import Bench, Contender, Engine, Job
 from pytest_rubrics.judging.asking import Asker
-from pytest_rubrics.judging.sheet import STATUSES, SheetJudge
-from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
+from pytest_rubrics.judging.criterion import CriterionForm
+from pytest_rubrics.judging.judge import RubricJudge
+from pytest_rubrics.judging.sheet import STATUSES, SheetForm
+from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, criteria_per_call
 from pytest_rubrics.progress import Snapshot
 from pytest_rubrics.variables import UnsetVariableError
 
@@ -164,15 +166,26 @@ class Wiring:
             config.extra_body,
             config.attempts,
         )
-        sheet = SheetJudge(
+        templates = cast("Mapping[str, Mapping[Language, str]]", plan.templates)
+        group_size = criteria_per_call(plan.benchmark, judge)
+        sheet = SheetForm(
             asker,
-            cast("Mapping[Language, str]", plan.templates),
+            templates.get("sheet", {}),
             {language: STATUSES[language if config.language == "match" else config.language] for language in STATUSES},
             config.show_weights,
             fixed_order=config.serve is not None,
             max_justification=config.max_justification,
         )
-        return Bench(judge.name, sheet, endpoint, plan.benchmark.scoring)
+        single = CriterionForm(
+            asker,
+            templates,
+            config.show_weights,
+            ternary=config.scale == "ternary",
+            max_justification=config.max_justification,
+            chunk_size=config.chunk_size,
+        )
+        marker = RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing)
+        return Bench(judge.name, marker, endpoint, plan.benchmark.scoring)
 
     def _endpoint(self, role: str, name: str, config: EndpointConfig) -> Endpoint:
         if (role, name) not in self._endpoints:

@@ -38,6 +38,27 @@ class Asked(Generic[Reading]):
     keys: list[str] = field(default_factory=list)
     fault: str = ""
 
+    def add(self, other: Asked[Any]) -> None:
+        """Count the replies of another question in."""
+        self.replies += other.replies
+        self.keys += other.keys
+        self.fault = other.fault or self.fault
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What all questions about one answer share.
+
+    Attributes:
+        repeat: Index of the repeat, counted from 1.
+        turn: Place in the queue for slots.
+        anew: Whether stored replies of former runs do not count.
+    """
+
+    repeat: int
+    turn: Turn
+    anew: bool
+
 
 @dataclass(slots=True)
 class Asker:
@@ -66,11 +87,8 @@ class Asker:
         messages: Sequence[Message],
         schema: Mapping[str, Any],
         read: Callable[[str | None], Reading],
-        *,
         language: str,
-        repeat: int,
-        turn: Turn,
-        anew: bool,
+        round_: Round,
     ) -> Asked[Reading]:
         """Ask one question; ``reading`` of the result is None when every attempt was malformed.
 
@@ -79,7 +97,7 @@ class Asker:
         """
 
         async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
-            return await self._rounds(self._request(messages, form, repeat), read, language, turn, anew)
+            return await self._until_read(self._request(messages, form, round_.repeat), read, language, round_)
 
         return await self.output.ask(schema, send)
 
@@ -95,14 +113,14 @@ class Asker:
             seat=self.seat,
         )
 
-    async def _rounds(
-        self, question: Request, read: Callable[[str | None], Reading], language: str, turn: Turn, anew: bool
+    async def _until_read(
+        self, question: Request, read: Callable[[str | None], Reading], language: str, round_: Round
     ) -> Asked[Reading]:
-        opening = self.gateway.opening(question, anew=anew, span=self.attempts)
+        opening = self.gateway.opening(question, anew=round_.anew, span=self.attempts)
         asked: Asked[Reading] = Asked()
         request = question.again(opening.attempt)
         for number in range(1, self.attempts + 1):
-            reply = await self.gateway.complete(request, self.endpoint, turn, opening if number == 1 else None)
+            reply = await self.gateway.complete(request, self.endpoint, round_.turn, opening if number == 1 else None)
             asked.replies.append(reply)
             asked.keys.append(request.key())
             try:
@@ -130,8 +148,3 @@ def _complaint(reply: Reply, fault: str, language: str) -> list[Message]:
     if not reply.content:
         return [complaint]
     return [{"role": "assistant", "content": reply.content[:SHOWN_REPLY]}, complaint]
-
-
-def judge_failure(error: CallError) -> CallError:
-    """The same error, saying that it was the judge's call."""
-    return CallError(error.reason, f"judge {error}")

@@ -94,19 +94,23 @@ _FENCE = re.compile(r"(`{3,}|~{3,})[^\n`]{0,40}\n")
 
 
 # What follows the closing quote of a string; any other quote is part of it.
+_COMMA = rf"(?:[,，]{_GAP}){{1,3}}+"
+_AFTER_COMMA = rf"(?:[\]］}}｝\[［{{｛{_QUOTES}]|null\b|None\b|\.\.\.|{_BARE}{_COLON}|\Z)"
+_GOES_ON = rf"(?={_GAP}(?:[\]］}}｝{{｛`<]|{_COMMA}{_AFTER_COMMA}|\Z))"
+_MEMBER = rf"(?:[\[［{{｛\]］{_QUOTES}]|[+\-]?[\w.]++{_GAP}[,，\]］])"
+_END_IN_ARRAY = re.compile(rf"[^\S\n]*\n{_GAP}[{_QUOTES}]|{_GAP}(?:[\]］]{_GOES_ON}|{_COMMA}{_MEMBER}|[{{｛])")
+
+
 def _end_in_object(key: str, after_brace: str) -> re.Pattern[str]:
     closing = rf"[}}｝]{after_brace}"
-    return re.compile(rf"{_GAP}(?:{closing}|[,，]{_GAP}(?:{closing}|{key}{_COLON}))|\s{_GAP}{key}{_COLON}")
+    return re.compile(rf"{_GAP}(?:{closing}|{_COMMA}(?:{closing}|{key}{_COLON}))|\s{_GAP}{key}{_COLON}")
 
 
-_GOES_ON = rf"(?={_GAP}(?:[,，\]］}}｝{{｛`<]|\Z))"
 _END_IN_OBJECT = {
     (nested, bare): _end_in_object(_BARE if bare else _QUOTED, _GOES_ON if nested else f"(?![{_QUOTES}])")
     for nested in (False, True)
     for bare in (False, True)
 }
-_MEMBER = rf"(?:[\[［{{｛\]］{_QUOTES}]|[+\-]?[\w.]++{_GAP}[,，\]］])"
-_END_IN_ARRAY = re.compile(rf"{_GAP}(?:[\]］]{_GOES_ON}|[,，]{_GAP}{_MEMBER}|[{{｛])")
 
 
 def find(text: str, matters: Callable[[str], bool]) -> Found:
@@ -128,7 +132,7 @@ def find(text: str, matters: Callable[[str], bool]) -> Found:
 
 
 def parse(text: str) -> Json:
-    """The value of which a text is strict JSON; None where it is not, or nested too deeply."""
+    """Return the value of strict JSON; None where the text is none, or nested too deeply."""
     try:
         value: Json = json.loads(text, object_pairs_hook=Object)
     except (ValueError, RecursionError):

@@ -147,13 +147,18 @@ def _values(text: str | None, matters: Callable[[str], bool]) -> list[Json]:
     if found.doubt is not None:
         place = f"near {_excerpt(found.doubt)}" if found.doubt.strip() else "at its end"
         raise MalformedReplyError(f"The JSON of the reply is broken, cut off or ambiguous {place}.")
-    return [*found.values, *(encoded for value in found.values for encoded in _encoded(value))]
+    return [_decoded(value) for value in found.values]
 
 
-def _encoded(value: Json) -> list[Json]:
-    """What a wrapper holds as a string that is JSON once more. Under any other key a string is a text."""
-    pairs = value if isinstance(value, Object) else ()
-    return [parse(member) for key, member in pairs if isinstance(member, str) and words.name(key) in words.WRAPPER_KEYS]
+def _decoded(value: Json) -> Json:
+    """The value, where a wrapper holds what it wraps as a string that is JSON once more. Other strings are texts."""
+    return Object((key, _unpacked(key, member)) for key, member in value) if isinstance(value, Object) else value
+
+
+def _unpacked(key: str, member: Json) -> Json:
+    if isinstance(member, str) and words.name(key) in words.WRAPPER_KEYS and member.lstrip().startswith(("[", "{")):
+        return parse(member) or member
+    return member
 
 
 def _parts(value: Json, ids: _Ids) -> list[_Part]:
@@ -312,7 +317,7 @@ def _clean(text: str) -> str:
 
 def _excerpt(value: Json) -> str:
     text = " ".join(_clean("null" if value is None else str(value)).split())
-    return f'"{text[:30]}…"' if len(text) > 30 else f'"{text}"'
+    return f"`{text[:30]}…`" if len(text) > 30 else f"`{text}`"
 
 
 def _listed(names: Iterable[str]) -> str:

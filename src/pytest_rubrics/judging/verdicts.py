@@ -16,28 +16,30 @@ class Verdict:
 
     Attributes:
         criterion: What was judged.
-        hit: Whether the described thing is present in the answer.
+        value: 1 when the described thing is present in the answer, 0 when not; 0.5 only on a ternary scale.
         justification: The judge's reason.
     """
 
     criterion: Criterion
-    hit: bool
+    value: float
     justification: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All verdicts for one answer.
+    """The verdicts for one answer.
 
     Attributes:
-        verdicts: One for each criterion, in the order of the rubric.
-        replies: Paid replies, in the order of the asks.
+        verdicts: In the order of the rubric.
+        missing: Criteria that stayed unjudged; not empty only where the judge's settings allow it.
+        replies: Paid replies.
         keys: Their cache keys.
     """
 
     verdicts: Sequence[Verdict]
     replies: Sequence[Reply]
     keys: Sequence[str]
+    missing: Sequence[Criterion] = ()
 
 
 class JudgingError(CallError):
