@@ -316,7 +316,8 @@ def auc(scores: Sequence[float], labels: Sequence[bool], *, clusters: Sequence[H
     if centre.variance is None:
         return undefined._replace(value=centre.value)
     variance = 4.0 * centre.variance
-    size = effective_size(centre.value, variance, centre.size / 4.0)
+    harmonic_mean = centre.size / 2.0  # of the clusters that hold a hit and of those that hold a miss
+    size = effective_size(centre.value, variance, harmonic_mean)
     low, high = score_interval(centre.value, size, student_quantile(0.975, centre.df))
     return undefined._replace(value=centre.value, low=low, high=high, se=math.sqrt(variance))
 
