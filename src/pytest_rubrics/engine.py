@@ -187,8 +187,10 @@ class Engine:
         self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=THREADS))
         with without_warnings(THREADS):
             self._loop.run_forever()
-            self._feeding.cancel()
-            self._loop.run_until_complete(asyncio.gather(self._feeding, return_exceptions=True))
+            rest = asyncio.all_tasks(self._loop)  # the look-ahead, and LiteLLM's own
+            for task in rest:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
         self._loop.close()
 
     async def _end(self) -> None:
