@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from pytest_rubrics.calls.errors import CallError, Reason
 from pytest_rubrics.calls.reply import Reply
 
 _REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -22,6 +24,7 @@ class Answer:
         finish_reason: Why the model stopped.
         replies: Paid replies that led to it.
         keys: Their cache keys.
+        trajectory: What an agent did, step by step, as plain JSON; empty for others.
     """
 
     text: str | None
@@ -30,6 +33,19 @@ class Answer:
     finish_reason: str | None = None
     replies: Sequence[Reply] = ()
     keys: Sequence[str] = ()
+    trajectory: Sequence[Mapping[str, Any]] = ()
+
+
+class AnsweringError(CallError):
+    """Answering ended without an answer after some of its calls had been paid; they are kept.
+
+    Attributes:
+        partial: What there is; its text is None.
+    """
+
+    def __init__(self, reason: Reason, message: str, partial: Answer) -> None:
+        super().__init__(reason, message)
+        self.partial = partial
 
 
 def read_answer(reply: Reply, key: str) -> Answer:

@@ -1,0 +1,134 @@
+"""One command on this machine: a time limit, output capped while it is read, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_rubrics.answering.shortening import CappedBytes
+
+CHUNK = 65_536
+LOOK_EVERY = 0.1  # seconds between two looks whether the command has ended while a child keeps its output open
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended.
+
+    Attributes:
+        output: Standard output and standard error in the order they came, perhaps with a gap.
+        code: Exit code, negative for a signal; None where the time limit ended it.
+        seconds: How long it ran.
+    """
+
+    output: str
+    code: int | None
+    seconds: float
+
+
+@dataclass(slots=True)
+class Command:
+    """A command to run once.
+
+    Attributes:
+        argv: Program and arguments.
+        env: Its whole environment.
+        cwd: Where it starts.
+        timeout: Seconds until it and its process group are killed.
+        output_bytes: Bytes of output to keep.
+        stop: A command that ends what killing the process group does not reach, such as a container.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    timeout: float
+    output_bytes: int
+    stop: Sequence[str] | None = None
+    _process: subprocess.Popen[bytes] | None = None
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+
+    async def run(self, pool: Executor) -> Finished:
+        """Run it in a thread of a pool; a cancelled caller kills it.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, self._run)
+        except asyncio.CancelledError:
+            self._cancelled.set()
+            raise
+
+    def _run(self) -> Finished:
+        started = time.perf_counter()
+        output = CappedBytes(self.output_bytes)
+        # The parent-death signal of a sandbox belongs to the thread that starts it: this one, which waits for its end.
+        with subprocess.Popen(  # noqa: S603 - to run what a model writes is the purpose; the sandbox holds it
+            self.argv,
+            env=self.env,
+            cwd=self.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            try:
+                in_time = self._read(process, output, started + self.timeout)
+            finally:
+                self._kill(process)
+            _drain(process.stdout.fileno(), output)
+        code = process.returncode if in_time else None
+        return Finished(output.text(), code, time.perf_counter() - started)
+
+    def _read(self, process: subprocess.Popen[bytes], output: CappedBytes, deadline: float) -> bool:
+        """Read until the command has ended; false where it did not in time."""
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while (left := deadline - time.perf_counter()) > 0 and not self._cancelled.is_set():
+                if not selector.get_map():
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(min(left, LOOK_EVERY))
+                elif selector.select(min(left, LOOK_EVERY)):
+                    chunk = os.read(process.stdout.fileno(), CHUNK)
+                    output.add(chunk)
+                    if chunk:
+                        continue
+                    selector.unregister(process.stdout)  # the end of the output comes just before that of the command
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(min(left, LOOK_EVERY))
+                if process.poll() is not None:
+                    return True
+        return False
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        running = process.poll() is None
+        # Also after a regular end: children in the background must not outlive it.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if running and self.stop is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(  # noqa: S603 - our own words
+                    self.stop, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30
+                )
+        process.wait()
+
+
+def _drain(descriptor: int, output: CappedBytes) -> None:
+    """Take what is still in the pipe, without waiting for more."""
+    with suppress(BlockingIOError):
+        while chunk := os.read(descriptor, CHUNK):
+            output.add(chunk)

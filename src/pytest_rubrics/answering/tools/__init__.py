@@ -1,0 +1,1 @@
+"""Tools of agents: a shell, MCP servers and Python functions."""
