@@ -20,7 +20,6 @@ def end_run(session: pytest.Session, state: Session) -> None:
     recorder = state.recorder
     assert recorder is not None
     missing = recorder.unreported()
-    interrupted = session.exitstatus == pytest.ExitCode.INTERRUPTED
     recorder.finish_rest(*_why_unreported(session))
     decision = recorder.decide()
     entry = None
@@ -30,8 +29,7 @@ def end_run(session: pytest.Session, state: Session) -> None:
         if obstacle is None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
-    if not interrupted:
-        shorten_failures(session, recorder)
+    shorten_failures(session, recorder)
 
 
 def _why_unreported(session: pytest.Session) -> tuple[str, str]:
@@ -64,7 +62,12 @@ def _say(gate: Gate, decision: Decision, obstacle: str | None) -> tuple[str, dic
         sentence = f"gate {gate.name}: not decided, because {obstacle}"
         return sentence, {"name": gate.name, "verdict": None, "exit_code": None, "reason": f"not decided: {obstacle}"}
     verdict = decision.verdict
-    entry: dict[str, object] = {"name": gate.name, "verdict": verdict.name, "exit_code": verdict.value, "reason": decision.reason}
+    entry: dict[str, object] = {
+        "name": gate.name,
+        "verdict": verdict.name,
+        "exit_code": verdict.value,
+        "reason": decision.reason,
+    }
     return f"gate {gate.name}: {verdict.name} ({decision.reason})", entry
 
 

@@ -77,16 +77,16 @@ class ProgressLine:
         counts = list(self._snapshots.values())
         parts = [
             f"{self.done}/{self.total} done",
-            f"answered {max(self.done, sum(c.answered for c in counts))}",
-            f"judged {sum(c.judged for c in counts)}",
-            f"in flight {sum(c.in_flight for c in counts)}",
+            f"{max(self.done, sum(c.answered for c in counts))} answered",
+            f"{sum(c.judged for c in counts)} judged",
+            f"{sum(c.in_flight for c in counts)} in flight",
         ]
         if limited := sum(c.rate_limited for c in counts):
-            parts.append(f"429s {limited}")
-        parts.append(f"spent ${sum(c.spent_usd for c in counts):.2f}")
+            parts.append(f"{limited} refused (429)")
+        parts.append(f"${sum(c.spent_usd for c in counts):.2f}")
         if left := self._left(elapsed):
-            parts.append(f"about {left} left")
-        return " | ".join(parts)
+            parts.append(f"{left} left")
+        return ", ".join(parts)
 
     def _left(self, elapsed: float) -> str:
         """Time left at the pace so far; nothing before one task in twenty is done."""
