@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue, RootModel, Tag, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    JsonValue,
+    RootModel,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from pytest_rubrics.redaction import redact_json
 from pytest_rubrics.variables import Secret
@@ -75,6 +85,12 @@ def _check_model(model: str) -> str:
     return model
 
 
+def _check_function(path: str) -> str:
+    if not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", path):
+        raise ValueError(f'found "{path}", expected package.module:function')
+    return path
+
+
 Parameter = Annotated[str, AfterValidator(_check_parameter)]
 Url = Annotated[str, AfterValidator(_check_url)]
 ModelString = Annotated[str, AfterValidator(_check_model), Field(description=_MODEL_STRING)]
@@ -140,6 +156,94 @@ class ChatModel(EndpointConfig):
     track: Track = "vanilla"
 
 
+class McpConfig(YamlModel):
+    """An MCP server: a program, or an address.
+
+    Attributes:
+        command: Program and arguments; it speaks over its standard input and output.
+        env: Variables for it, beside HOME, PATH and the like.
+        url: Address of a server with streamable HTTP.
+        headers: Headers for it.
+    """
+
+    command: list[NonEmpty] | None = Field(default=None, min_length=1)
+    env: dict[NonEmpty, Secret] = Field(default_factory=dict)
+    url: Url | None = None
+    headers: dict[NonEmpty, Secret] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_one(self) -> McpConfig:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("an MCP server has either a command or a url")
+        return self
+
+
+class ToolConfig(YamlModel):
+    """Tools beside ``bash``.
+
+    Attributes:
+        mcp: An MCP server, whose tools are all offered.
+        python: A function of the user's, as ``package.module:function``.
+    """
+
+    mcp: McpConfig | None = None
+    python: Annotated[str, AfterValidator(_check_function)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ToolConfig:
+        if (self.mcp is None) == (self.python is None):
+            raise ValueError("expected bash, {mcp: ...} or {python: package.module:function}, one in each entry")
+        return self
+
+
+class AgentLimits(YamlModel):
+    """What one tool call may use.
+
+    Attributes:
+        cpu_seconds: CPU time of each process of a command.
+        memory_mb: Memory of each process of a command; in a container, of all together.
+        processes: Processes of a command at once.
+        output_bytes: Bytes of a command's output that are kept.
+        command_timeout: Seconds until a tool call is ended.
+        image: Container image.
+    """
+
+    cpu_seconds: Count = 120
+    memory_mb: Count = 4096
+    processes: Count = 128
+    output_bytes: Count = 1_000_000
+    command_timeout: float = Field(default=120.0, gt=0)
+    image: NonEmpty = "docker.io/library/python:3.13-slim"
+
+
+class AgentModel(EndpointConfig):
+    """A model that calls tools until it writes its report.
+
+    Attributes:
+        strategy: How it calls them: by the provider's tool calls, or in plain text.
+        max_steps: Replies with tool calls before the report is asked for.
+        time_limit: Seconds of model and tools together before the report is asked for.
+        output_limit: Characters of one tool result that the model sees.
+        system_prompt: Replaces the package's own.
+        tools: What it works with.
+        sandbox: Where shell commands run.
+        network: Whether shell commands reach the network.
+        limits: What one tool call may use.
+    """
+
+    kind: Literal["agent"]
+    track: Track = "agent"
+    strategy: Literal["function_calling", "react"] = "function_calling"
+    max_steps: Count = 50
+    time_limit: float = Field(default=3600.0, gt=0)
+    output_limit: int = Field(default=20_000, ge=100)
+    system_prompt: NonEmpty | None = None
+    tools: list[Literal["bash"] | ToolConfig] = Field(default=["bash"])
+    sandbox: Literal["bubblewrap", "docker", "podman", "none"] = "bubblewrap"
+    network: bool = False
+    limits: AgentLimits = Field(default_factory=AgentLimits)
+
+
 class RecordedModel(YamlModel):
     """Ready answers.
 
@@ -167,7 +271,7 @@ def _kind(data: Any) -> Any:
 
 
 ModelConfig = Annotated[
-    Annotated[ChatModel, Tag("chat")] | Annotated[RecordedModel, Tag("recorded")],
+    Annotated[ChatModel, Tag("chat")] | Annotated[AgentModel, Tag("agent")] | Annotated[RecordedModel, Tag("recorded")],
     Discriminator(_kind),
 ]
 

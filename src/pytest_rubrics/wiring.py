@@ -17,8 +17,8 @@ from pytest_rubrics.calls.limits import LocalSlots, SharedSlots, Slots, share_of
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.calls.structured import StructuredOutput
-from pytest_rubrics.config import ChatModel, EndpointConfig, load_prices
-from pytest_rubrics.engine import Bench, Contender, Engine, Job
+from pytest_rubrics.config import AgentModel, ChatModel, EndpointConfig, load_prices
+from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job
 from pytest_rubrics.judging.asking import Asker
 from pytest_rubrics.judging.criterion import CriterionForm
 from pytest_rubrics.judging.judge import RubricJudge
@@ -148,10 +148,17 @@ class Wiring:
 
     def _contender(self, model: LoadedModel) -> Contender:
         config = model.config
-        if not isinstance(config, ChatModel):
+        if not isinstance(config, ChatModel | AgentModel):
             raise TypeError(f"models of kind {config.kind} cannot answer yet")
         endpoint = self._endpoint("model", model.name, config)
-        answerer = ChatAnswerer(self.gateway, endpoint, config.params, config.extra_body)
+        answerer: Answerer
+        if isinstance(config, AgentModel):
+            from pytest_rubrics.answering.factory import agent_answerer
+
+            root, cache = self.plan.workspace.root, self.plan.config.cache_dir
+            answerer = agent_answerer(self.gateway, endpoint, config, root, cache)
+        else:
+            answerer = ChatAnswerer(self.gateway, endpoint, config.params, config.extra_body)
         return Contender(model.name, config.track, answerer, endpoint)
 
     def _bench(self, plan: BenchmarkPlan) -> Bench:

@@ -54,7 +54,6 @@ class Limits:
         memory_mb: Address space of each of its processes; in a container, memory of all together.
         processes: Processes and threads at once.
         output_bytes: Bytes of output that are kept.
-        command_timeout: Seconds until it is killed.
         image: Container image.
     """
 
@@ -62,7 +61,6 @@ class Limits:
     memory_mb: int = 4096
     processes: int = 128
     output_bytes: int = 1_000_000
-    command_timeout: float = 120.0
     image: str = IMAGE
 
 

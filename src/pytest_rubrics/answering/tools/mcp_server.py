@@ -34,12 +34,14 @@ class McpSource:
         env: Variables for it, beside HOME, PATH and the like.
         url: Address of a server with streamable HTTP.
         headers: Headers for it.
+        root: Where the program starts.
     """
 
     command: Sequence[str] = ()
     env: Mapping[str, Secret] = field(default_factory=dict)
     url: str | None = None
     headers: Mapping[str, Secret] = field(default_factory=dict)
+    root: Path = Path()
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -175,7 +177,7 @@ class McpSession:
             raise CallError("error", str(error)) from error
         if source.url is None:
             program, *arguments = source.command
-            parameters = StdioServerParameters(command=program, args=arguments, env=env)
+            parameters = StdioServerParameters(command=program, args=arguments, env=env, cwd=source.root)
             return await stack.enter_async_context(Client(stdio_client(parameters, errlog=said)))  # type: ignore[arg-type]
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
