@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from wcwidth import wcswidth
 
 State = Literal["scored", "failed", "excluded"]
 
 SCHEMA = 1
 SHOWN_CRITERIA = 3
-SHOWN_CHARACTERS = 110
+SHOWN_COLUMNS = 60  # of a criterion's text, so that its line fits into 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,21 @@ def explain(grade: Grade, texts: Mapping[str, str], pass_at: float | None) -> st
 
 def _lost_line(verdict: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     word = "violated" if verdict["weight"] < 0 else "missed"
-    text = " ".join(texts.get(verdict["id"], "").split())
-    if len(text) > SHOWN_CHARACTERS:
-        text = text[: SHOWN_CHARACTERS - 1] + "…"
+    text = _shortened(" ".join(texts.get(verdict["id"], "").split()), SHOWN_COLUMNS)
     return f"  {word} [{verdict['id']}] {verdict['weight']:+g}: {text}"
 
 
-def worst_first(grades: Sequence[Grade]) -> list[Grade]:
-    """Grades by score, lowest first."""
-    return sorted(grades, key=lambda grade: grade.score if grade.score is not None else 0.0)
+def _shortened(text: str, columns: int) -> str:
+    """A text that takes no more columns of a terminal; a Chinese character takes two.
+
+    >>> _shortened("引用了相关法条", 8)
+    '引用了…'
+    """
+    if wcswidth(text) <= columns:
+        return text
+    kept = ""
+    for character in text:
+        if wcswidth(kept + character) > columns - 1:
+            break
+        kept += character
+    return kept + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import tabulate
 from tabulate import DataRow, Line, TableFormat
 
 # One blank between columns: the ten columns then fit into few characters.
-_COMPACT = TableFormat(
+COMPACT = TableFormat(
     lineabove=None,
     linebelowheader=Line("", "-", " ", ""),
     linebetweenrows=None,
@@ -40,7 +41,7 @@ def render_part(part: Mapping[str, Any], width: int) -> str:
     if width < WIDE:
         rows, headers = [row[:-2] for row in rows], headers[:-2]
     columns = ["left", *["right"] * (len(headers) - 1)]
-    return tabulate.tabulate(rows, headers, tablefmt=_COMPACT, colalign=columns, disable_numparse=True)
+    return tabulate.tabulate(rows, headers, tablefmt=COMPACT, colalign=columns, disable_numparse=True)
 
 
 def notes_of(part: Mapping[str, Any]) -> list[str]:
@@ -86,7 +87,7 @@ def _cells(numbers: Mapping[str, Any], has_mark: bool) -> list[str]:
     tokens = sum(count for part in numbers["tokens"].values() for count in part.values())
     cost = numbers["cost_usd"]
     total = None if None in cost.values() else sum(cost.values())
-    return [*cells, _thousands(tokens), usd(total)]
+    return [*cells, thousands(tokens), usd(total)]
 
 
 def _value(estimate: Mapping[str, Any] | None) -> float | None:
@@ -106,10 +107,10 @@ def _percent(value: float | None, digits: int = 1) -> str:
     return f"{value:.{digits}%}"
 
 
-def _thousands(count: int) -> str:
+def thousands(count: int) -> str:
     """A number of tokens in few characters.
 
-    >>> [_thousands(n) for n in (0, 999, 12_345, 2_500_000)]
+    >>> [thousands(n) for n in (0, 999, 12_345, 2_500_000)]
     ['0', '999', '12k', '2.5M']
     """
     if count < 1_000:
@@ -118,17 +119,18 @@ def _thousands(count: int) -> str:
 
 
 def _tokens(counts: Mapping[str, int]) -> str:
-    return f"{_thousands(counts['input_tokens'])}/{_thousands(counts['output_tokens'])}"
+    return f"{thousands(counts['input_tokens'])}/{thousands(counts['output_tokens'])}"
 
 
 def usd(amount: float | None) -> str:
     """An amount in USD; ``?`` where a price is unknown, never 0.
 
-    >>> [usd(None), usd(0.0), usd(0.00042), usd(12.5)]
-    ['?', '$0', '$0.0004', '$12.50']
+    >>> [usd(None), usd(0.0), usd(0.00042), usd(0.034), usd(12.5)]
+    ['?', '$0', '$0.00042', '$0.034', '$12.50']
     """
     if amount is None:
         return "?"
     if amount == 0:
         return "$0"
-    return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}"
+    digits = 2 if amount >= 0.1 else 1 - math.floor(math.log10(amount))
+    return f"${amount:.{digits}f}"
