@@ -96,8 +96,17 @@ def find_workspace(rootpath: Path, paths: Iterable[Path]) -> Path:
     return rootpath
 
 
-def make_plan(config: RunConfig, workspace: Workspace, paths: Sequence[Path], cwd: Path) -> Plan | None:
+def make_plan(
+    config: RunConfig, workspace: Workspace, paths: Sequence[Path], cwd: Path, *, will_call: bool = True
+) -> Plan | None:
     """Load what a run needs; None when no benchmark lies below the paths.
+
+    Args:
+        config: The options.
+        workspace: Where names are looked up.
+        paths: Files and folders given to pytest.
+        cwd: What a path of the command line is relative to.
+        will_call: Whether models will be called, so that their keys are needed.
 
     Raises:
         FaultsError: Every fault of every file, option and row.
@@ -135,6 +144,8 @@ def make_plan(config: RunConfig, workspace: Workspace, paths: Sequence[Path], cw
         for plan in plans.values():
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
+    if will_call:
+        faults += _missing_keys(config, models, judge)
     if faults or judge is None:
         raise FaultsError(faults)
     for plan in plans.values():
@@ -200,6 +211,14 @@ def criteria_per_call(benchmark: Benchmark, judge: LoadedJudge) -> int | None:
     if chosen is None:
         return 1 if benchmark.spec.judging.method == "criterion" else None
     return None if chosen == "all" else chosen
+
+
+def _missing_keys(config: RunConfig, models: Sequence[LoadedModel], judge: LoadedJudge | None) -> list[Fault]:
+    from pytest_rubrics.config import EndpointConfig
+    from pytest_rubrics.credentials import missing_keys
+
+    named = [("--model", model.config) for model in models if isinstance(model.config, EndpointConfig)]
+    return missing_keys([*named, *([("--judge", judge.config)] if judge else [])], config)
 
 
 def _same_names(names: Sequence[str]) -> list[Fault]:

@@ -332,7 +332,8 @@ def _load_plan(config: pytest.Config) -> Plan | None:
         settled = replace(settled, run=told["run"], started_at=told["started_at"], run_dir=Path(told["run_dir"]))
         if settled.cache_mode == "off":
             settled = replace(settled, cache_dir=settled.run_dir / "replies")
-    return make_plan(settled, Workspace(root), paths, cwd)
+    will_call = _will_run(config) and not settled.estimate and not _is_worker(config)
+    return make_plan(settled, Workspace(root), paths, cwd, will_call=will_call)
 
 
 def _given_paths(config: pytest.Config) -> list[Path]:

@@ -45,6 +45,9 @@ class Endpoint:
         slots: Every limit that a call must respect.
         price: USD per million tokens, or None where unknown.
         max_tokens: Most output tokens of a call, for reserving its cost.
+        in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
+        closed: Why it is not called any more, or None.
+        has_replies: Whether the row that says so has been stored.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Endpoint:
     in_flight: int = 0
     rate_limited: int = 0
     closed: CallError | None = None
+    has_replies: bool = False
     _wire: Wire | None = None
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _last_success: float = 0.0
@@ -67,8 +71,7 @@ class Endpoint:
     @property
     def identity(self) -> str:
         """Short hash of model and address: what facts about the endpoint are stored under."""
-        text = json.dumps([self.model, self.address], sort_keys=True, default=dict)
-        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return _identity(self.model, self.address)
 
     @property
     def idle(self) -> int:
@@ -126,3 +129,13 @@ class Endpoint:
     def down(self) -> bool:
         """Whether a call that fails should not be tried again: others have tried long enough."""
         return self._down
+
+
+def reply_row(model: str, address: str | Mapping[str, Any] | None) -> str:
+    """Key of the row that stands as soon as an endpoint has a stored reply."""
+    return f"endpoint:{_identity(model, address)}"
+
+
+def _identity(model: str, address: str | Mapping[str, Any] | None) -> str:
+    text = json.dumps([model, address], sort_keys=True, default=dict)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_rubrics.calls.cache import ReplyStore, StoreFullError
-from pytest_rubrics.calls.endpoint import Endpoint
+from pytest_rubrics.calls.endpoint import Endpoint, reply_row
 from pytest_rubrics.calls.errors import CallError, ProviderError
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.prices import Price, listed_price
@@ -137,6 +137,9 @@ class Gateway:
         rows: dict[str, Any] = {key: reply.to_row()}
         if opening is not None and opening.row is not None:
             rows[opening.row] = opening.attempt
+        if not endpoint.has_replies:
+            rows[reply_row(endpoint.model, endpoint.address)] = True
+            endpoint.has_replies = True
         # A cancelled task must not lose what has arrived.
         await asyncio.shield(self._settle(key, rows))
         return reply
