@@ -1,0 +1,262 @@
+"""Subcommands about the cache of paid replies."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_rubrics.cli.command import argument, command, complain, find_benchmark, find_workspace, say
+from pytest_rubrics.faults import Fault, FaultsError
+
+if TYPE_CHECKING:
+    from pytest_rubrics.calls.cache import ReplyStore
+    from pytest_rubrics.calls.reply import Reply
+    from pytest_rubrics.grades import Grade
+    from pytest_rubrics.plan import Plan
+    from pytest_rubrics.records import Run
+    from pytest_rubrics.rehearsing import Outlook
+
+_CACHE_DIR = argument("--cache-dir", metavar="DIR", help="the cache (default: that of a run started here)")
+
+
+@command("cache stats", "number, size and age of the stored replies", _CACHE_DIR)
+def stats(options: argparse.Namespace) -> None:
+    """Print what a cache holds."""
+    from pytest_rubrics.progress import duration
+
+    folder = _folder(options.cache_dir)
+    _must_exist(folder)
+    with _opened(folder) as store:
+        found = store.stats()
+    say(f"{folder}: {found['entries']:,} entries, {_size(found['bytes'])}")
+    for name, at in (("oldest", found["oldest"]), ("newest", found["newest"])):
+        if at is not None:
+            say(f"{name}: {_moment(at)}, {duration(time.time() - at)} ago")
+    say(f"open claims: {found['claims']}, which are calls that living processes are making")
+
+
+@command(
+    "cache import",
+    "store the replies of a file that a run with a full disk left behind",
+    argument("file", metavar="FILE", type=Path, help="the file that the run named"),
+    _CACHE_DIR,
+)
+def import_spilled(options: argparse.Namespace) -> None:
+    """Store spilled replies."""
+    with _opened(_folder(options.cache_dir)) as store:
+        count = store.import_spilled(options.file)
+    say(f"{count} rows stored; those that were there already stay as they are. {options.file} is no longer needed.")
+
+
+@command(
+    "cache explain",
+    "the cache keys of one task of a run: which are stored, and which a run would use today",
+    argument("run", metavar="RUN", type=Path, help="folder of the run"),
+    argument("task", metavar="TASK", help="key, task id, or what stands in the brackets of the pytest id"),
+    argument("--cache-dir", metavar="DIR", help="the cache (default: that of the run)"),
+)
+def explain(options: argparse.Namespace) -> None:
+    """Print the keys of a task's calls."""
+    from pytest_rubrics.rebuilding import open_run
+
+    run = open_run(options.run)
+    folder = _folder(options.cache_dir or run.manifest["options"]["cache_dir"])
+    grades = _grades_of(run, options.task)
+    say(f"cache: {folder}")
+    for grade in grades:
+        say(f"{_name(grade)}: {' '.join(filter(None, [grade.state, grade.reason, grade.error]))}")
+        for part, key, reply in _recorded(grade, folder):
+            say(f"  {part} {key}: {_shown(reply)}")
+    say("today:")
+    try:
+        for line in _today(run, grades, folder):
+            say(f"  {line}")
+    except FaultsError as error:
+        say("  what a run would ask cannot be told, since its files have faults:")
+        for fault in error.faults:
+            say(f"  {fault}")
+
+
+def _grades_of(run: Run, name: str) -> list[Grade]:
+    """The grades of a task.
+
+    Raises:
+        FaultsError: The run has no such task.
+    """
+    from pytest_rubrics.plan import Case
+    from pytest_rubrics.rebuilding import all_grades, task_from_record
+    from pytest_rubrics.suggestions import did_you_mean
+
+    names: dict[str, list[Grade]] = {}
+    for grade in all_grades(run):
+        task = task_from_record(run.tasks[grade.benchmark, grade.task_id])
+        for each in {task.key, task.id, f"{task.subset}-{task.key}", Case(task, grade.model, grade.repeat).id}:
+            names.setdefault(each, []).append(grade)
+    if name not in names:
+        fix = did_you_mean(name, names) or "Give a key, a task id, or what stands in the brackets of a pytest id."
+        raise FaultsError([Fault(name, f"there is no such task in {run.folder}.", fix=fix)])
+    return names[name]
+
+
+def _recorded(grade: Grade, folder: Path) -> Iterator[tuple[str, str, Reply | None]]:
+    """The keys in a record, each with its stored reply."""
+    from pytest_rubrics.rehearsing import has_replies
+
+    keys = [(part, key) for part, keys in grade.keys.items() for key in keys]
+    if not has_replies(folder):
+        yield from ((part, key, None) for part, key in keys)
+        return
+    with _opened(folder) as store:
+        for part, key in keys:
+            yield part, key, _reply(store.get(key))
+
+
+def _today(run: Run, grades: list[Grade], folder: Path) -> Iterator[str]:
+    """Which keys the same grades would have now, and which settings are others.
+
+    Raises:
+        FaultsError: A file that the run used is missing or has faults.
+    """
+    plan = _plan_today(run, grades, folder)
+    yield from _changes(run, plan)
+    notes: list[str] = []
+    for grade, outlook in asyncio.run(_look_ahead(plan, grades, notes)):
+        yield f"{_name(grade)}:"
+        for call in outlook.calls:
+            part = "answer" if call.role == "model" else "judge"
+            key = call.request.key()
+            which = "the run's key" if key in grade.keys[part] else "no key of the run"
+            if call.is_exact or (call.role == "judge" and grade.answer is not None):
+                yield f"  {part} {key}: {which}, {_shown(call.reply)}"
+            else:
+                yield f"  {part}: its key depends on a reply that is not there yet"
+        if outlook.is_made_elsewhere:
+            yield "  answer: made by no call"
+    yield from notes
+
+
+async def _look_ahead(plan: Plan, grades: list[Grade], notes: list[str]) -> list[tuple[Grade, Outlook]]:
+    from pytest_rubrics.plan import Case
+    from pytest_rubrics.rehearsing import look_ahead, rehearsal
+
+    found = []
+    with rehearsal(plan, notes) as (wiring, gateway):
+        for grade in grades:
+            entry = plan.benchmarks[grade.benchmark]
+            task = next(task for task in entry.data.tasks if task.id == grade.task_id)
+            (job,) = wiring.jobs([(entry, Case(task, grade.model, grade.repeat))])
+            found.append((grade, await look_ahead(job, gateway, stand_in=grade.answer or "")))
+    return found
+
+
+def _plan_today(run: Run, grades: list[Grade], folder: Path) -> Plan:
+    """A plan of the same run, from the files as they are now and the tasks as they were."""
+    from pytest_rubrics.config import load_judge, load_model
+    from pytest_rubrics.options import read_options
+    from pytest_rubrics.plan import BenchmarkPlan, Plan, judge_templates
+    from pytest_rubrics.rebuilding import task_from_record
+    from pytest_rubrics.sources import Loaded
+
+    workspace, here = find_workspace(), Path.cwd()
+    given = {**run.manifest["options"], "cache_dir": str(folder), "shard": None, "gate": None}
+    config = read_options(given, {}, workspace.root, here)
+    judge = load_judge(config.judge, workspace, here)
+    plans = {}
+    for name in {grade.benchmark for grade in grades}:
+        benchmark = find_benchmark(name, workspace)
+        tasks = [task_from_record(row) for (owner, _), row in run.tasks.items() if owner == name]
+        plans[name] = BenchmarkPlan(benchmark, Loaded(tasks, {}, ""), None)
+        plans[name].templates = judge_templates(benchmark, judge, workspace)
+    models = [load_model(model, workspace, here) for model in config.model]
+    return Plan(config, workspace, models, judge, None, plans)
+
+
+def _changes(run: Run, plan: Plan) -> Iterator[str]:
+    """Settings of models, judge and prompts that are not as they were."""
+    from pytest_rubrics.config import settings_without_secrets
+    from pytest_rubrics.merging import differences
+
+    now = {f"model {model.name}": settings_without_secrets(model.config) for model in plan.models}
+    now[f"judge {plan.judge.name}"] = settings_without_secrets(plan.judge.config)
+    then = {f"model {name}": settings for name, settings in run.manifest["models"].items()}
+    then |= {f"judge {name}": settings for name, settings in run.manifest["judge"].items()}
+    for name in plan.benchmarks:
+        now[f"prompts of {name}"] = {
+            f"{kind}.{language}": hashlib.sha256(text.encode("utf-8")).hexdigest()
+            for kind, texts in plan.benchmarks[name].templates.items()
+            for language, text in texts.items()
+        }
+        then[f"prompts of {name}"] = run.manifest["benchmarks"][name]["prompts_sha256"]
+    for name in now.keys() & then.keys():
+        for key, found, former in differences(now[name], then[name]):
+            yield f"changed: {name}, {key} is {found} and was {former}"
+
+
+def _name(grade: Grade) -> str:
+    return f"{grade.subset}-{grade.key}, model {grade.model}, repeat {grade.repeat}"
+
+
+def _reply(row: object) -> Reply | None:
+    from pytest_rubrics.calls.reply import Reply
+
+    return Reply.from_row(row) if isinstance(row, dict) else None
+
+
+def _shown(reply: Reply | None) -> str:
+    if reply is None:
+        return "not stored"
+    return f"stored {_moment(reply.at)}, {reply.usage.output_tokens} output tokens, finish_reason {reply.finish_reason}"
+
+
+def _folder(given: str | None) -> Path:
+    """The cache: the given folder, else that of a run started here."""
+    from pytest_rubrics.options import read_options
+
+    here = Path.cwd()
+    return read_options({"cache_dir": given}, os.environ, find_workspace().root, here).cache_dir
+
+
+def _must_exist(folder: Path) -> None:
+    from pytest_rubrics.rehearsing import has_replies
+
+    if not has_replies(folder):
+        raise FaultsError([Fault(str(folder), "there is no cache of replies.", fix="Name one with --cache-dir.")])
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[ReplyStore]:
+    """A store; what is wrong with it comes as a fault."""
+    from pytest_rubrics.calls.cache import ReplyStore, StoreError
+
+    try:
+        with closing(ReplyStore(folder, warn=complain)) as store:
+            yield store
+    except StoreError as error:
+        raise FaultsError([Fault(str(folder), str(error))]) from error
+
+
+def _size(count: float) -> str:
+    """Bytes in few characters.
+
+    >>> [_size(n) for n in (512, 2_048, 3_500_000)]
+    ['512 B', '2.0 kB', '3.5 MB']
+    """
+    if count < 1_000:
+        return f"{count} B"
+    for unit in ("kB", "MB"):
+        count /= 1_000
+        if count < 1_000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1_000:.1f} GB"
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
