@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from pytest_rubrics.answering.answer import Answer
+from pytest_rubrics.answering.answer import Answer, AnsweringError
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
@@ -22,6 +22,10 @@ from pytest_rubrics.scoring import Scoring
 from pytest_rubrics.tasks import Task
 
 Retry = Literal["excluded", "failed", "all"]
+Part = Literal["answer", "judge"]
+
+NOTHING: Collection[Part] = frozenset()
+EVERYTHING: Collection[Part] = frozenset({"answer", "judge"})
 
 FINISHED_AHEAD = 1_000  # grades that may wait for their tests; bounds the memory of a long replay
 THREADS = "rubrics-engine"
@@ -277,38 +281,35 @@ class Engine:
 
     async def _grade(self, index: int, turn: Turn) -> Grade:
         job = self.jobs[index]
-        grade, is_new = await self._once(index, job, turn, anew=False)
-        if not is_new and _wants_retry(grade, self.retry):
-            grade, _ = await self._once(index, job, turn, anew=True)
-        return grade
+        grade = await self._once(index, job, turn, anew=EVERYTHING if self.retry == "all" else NOTHING)
+        anew = parts_to_retry(grade, self.retry)
+        return await self._once(index, job, turn, anew=anew) if anew else grade
 
-    async def _once(self, index: int, job: Job, turn: Turn, *, anew: bool) -> tuple[Grade, bool]:
-        """One grade, and whether any of its replies arrived in this run."""
+    async def _once(self, index: int, job: Job, turn: Turn, *, anew: Collection[Part]) -> Grade:
         grade = _blank(job)
-        replies: list[Reply] = []
         try:
-            answer = await job.contender.answerer.answer(job.task, job.repeat, turn, anew=anew)
+            answer = await job.contender.answerer.answer(job.task, job.repeat, turn, anew="answer" in anew)
             self.progress.answered.add(index)
-            replies += answer.replies
             self._account(grade, "answer", answer.replies, answer.keys)
             _take_answer(grade, answer)
             if answer.text is None:
                 _fail(grade, job.bench.scoring, answer.failure or "empty")
             else:
-                judgement = await job.bench.judge.judge(job.task, answer.text, job.repeat, turn, anew=anew)
-                replies += judgement.replies
+                judgement = await job.bench.judge.judge(job.task, answer.text, job.repeat, turn, anew="judge" in anew)
                 self._account(grade, "judge", judgement.replies, judgement.keys)
                 _score(grade, job.bench.scoring, judgement)
                 self.progress.judged.add(index)
         except JudgingError as error:
-            replies += error.partial.replies
             self._account(grade, "judge", error.partial.replies, error.partial.keys)
             grade.verdicts = _verdict_rows(error.partial)
+            _exclude(grade, error)
+        except AnsweringError as error:
+            self._account(grade, "answer", error.partial.replies, error.partial.keys)
             _exclude(grade, error)
         except CallError as error:
             _exclude(grade, error)
         grade.finished_at = now()
-        return grade, any(self.gateway.is_fresh(reply) for reply in replies)
+        return grade
 
     def _account(self, grade: Grade, part: str, replies: Sequence[Reply], keys: Sequence[str]) -> None:
         own = [reply for reply in replies if self.gateway.is_own(reply)]
@@ -323,8 +324,19 @@ class Engine:
         grade.keys[part] = list(keys)
 
 
-def _wants_retry(grade: Grade, retry: Retry | None) -> bool:
-    return retry == "all" or retry == grade.state
+def parts_to_retry(grade: Grade, retry: Retry | None) -> Collection[Part]:
+    """The parts of a grade that ``--retry`` asks anew: those whose stored replies made it what it is.
+
+    Other exclusions come from calls that failed. Nothing of them is stored, so they have just been made again.
+    """
+    match retry, grade.state, grade.reason:
+        case "failed", "failed", _:
+            return EVERYTHING
+        case "excluded", "excluded", "malformed_response":
+            return EVERYTHING
+        case "excluded", "excluded", "judge_malformed":
+            return {"judge"}
+    return NOTHING
 
 
 def _blank(job: Job) -> Grade:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_rubrics.answering.answer import Answer, read_answer
+from pytest_rubrics.answering.answer import Answer, AnsweringError, read_answer
 from pytest_rubrics.calls.endpoint import Endpoint
-from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.request import Request
@@ -42,7 +41,8 @@ class ChatAnswerer:
         request = question.again(opening.attempt)
         reply = await self.gateway.complete(request, self.endpoint, turn, opening)
         if reply.malformed is not None:
-            raise CallError("malformed_response", f"{self.endpoint.name}: {reply.malformed}")
+            partial = Answer(text=None, replies=(reply,), keys=(request.key(),))
+            raise AnsweringError("malformed_response", f"{self.endpoint.name}: {reply.malformed}", partial)
         return read_answer(reply, request.key())
 
     def request(self, task: Task, repeat: int) -> Request:
