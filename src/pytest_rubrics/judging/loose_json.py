@@ -31,7 +31,7 @@ class Found:
     """What stands in a text.
 
     Attributes:
-        values: The values, in order; of a broken one, the objects inside it that are whole.
+        values: The values, in order; for a broken one, a list of the objects inside it that are whole.
         doubt: A short excerpt from where the text is broken or ambiguous and bears on what is looked for, or None.
     """
 
@@ -56,7 +56,7 @@ _QUOTED = "(?:" + "|".join(rf"{quote}(?:[^{end}\\\n]|\\.){{0,200}}+[{end}]" for 
 _STOPS = {end: re.compile(rf"\\.|[{end}]", re.DOTALL) for end in _CLOSERS.values()}
 _BARE = r"[\w$](?:[\w$.\-]| (?=[\w$])){0,60}+"
 _WORD = re.compile(rf"[^\s,，:：{{}}\[\]｛｝［］{_QUOTES}#/][^,，:：{{}}\[\]｛｝［］\"“”＂\n#/]*+")
-_WORD_IN_ARRAY = re.compile(r"[+\-]?[\w.]++")
+_WORD_IN_ARRAY = re.compile(r"[\w.+\-]++")
 
 _SPACE = re.compile(_GAP)
 _SEPARATION = re.compile(rf"(?:{_GAP}[,，])*+{_GAP}")
@@ -90,14 +90,14 @@ _LANDMARK = re.compile(
     rf"|(?P<key>(?P<quote>[\"'])(?:(?!(?P=quote))[^\\\n]|\\.){{0,60}}+(?P=quote)){_COLON}"
 )
 _QUOTATION = re.compile(r"[\"“'‘＂＇「『]\Z|(?:\A|\n)[ \t]*>[ \t]*\Z")
+_CUT_OBJECT = re.compile(rf"[{{｛]{_BLANK}(?:[{_QUOTES}]\w{{0,40}}+[{_QUOTES}]?{_BLANK})?\Z")
 _FENCE = re.compile(r"(`{3,}|~{3,})[^\n`]{0,40}\n")
 
 
 # What follows the closing quote of a string; any other quote is part of it.
 _COMMA = rf"(?:[,，]{_GAP}){{1,3}}+"
-_AFTER_COMMA = rf"(?:[\]］}}｝\[［{{｛{_QUOTES}]|null\b|None\b|\.\.\.|{_BARE}{_COLON}|\Z)"
-_GOES_ON = rf"(?={_GAP}(?:[\]］}}｝{{｛`<]|{_COMMA}{_AFTER_COMMA}|\Z))"
-_MEMBER = rf"(?:[\[［{{｛\]］{_QUOTES}]|[+\-]?[\w.]++{_GAP}[,，\]］])"
+_MEMBER = rf"(?:[\[［{{｛\]］{_QUOTES}]|[\w.+\-]++{_GAP}[,，\]］}}｝])"
+_GOES_ON = rf"(?={_GAP}(?:[\]］}}｝{{｛`<]|{_COMMA}(?:[}}｝]|{_MEMBER}|{_BARE}{_COLON}|\Z)|\Z))"
 _END_IN_ARRAY = re.compile(rf"[^\S\n]*\n{_GAP}[{_QUOTES}]|{_GAP}(?:[\]］]{_GOES_ON}|{_COMMA}{_MEMBER}|[{{｛])")
 
 
@@ -176,7 +176,10 @@ def _unescape(raw: str) -> str:
         escape = match[1]
         return chr(int(escape[1:], 16)) if len(escape) > 1 else _ESCAPED.get(escape, match[0])
 
-    return _ESCAPE.sub(resolve, raw) if "\\" in raw else raw
+    if "\\" not in raw:
+        return raw
+    # The round trip joins the halves of a character that was escaped as a pair.
+    return _ESCAPE.sub(resolve, raw).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _literal(word: str) -> Json:
@@ -223,6 +226,9 @@ class _Scanner:
                 self.position = end.end()
             elif self.matters(_unescape(landmark["key"][1:-1])):
                 self._doubt(landmark.start())  # a piece of JSON that belongs to no value
+        else:
+            if cut := _CUT_OBJECT.search(self.text, max(self.position, len(self.text) - 100)):
+                self._doubt(cut.start())
         return self.found
 
     def _ends_a_line(self, tag: re.Match[str]) -> bool:
@@ -239,7 +245,8 @@ class _Scanner:
         try:
             self.found.values.append(self._value(0, _END_IN_ARRAY))
         except _BrokenError:
-            self.found.values.extend(whole for _, whole in self.objects)
+            if self.objects:
+                self.found.values.append([whole for _, whole in self.objects])
             self.broken += 1
         if self.relevant and _QUOTATION.search(self.text[max(0, start - 40) : start]):
             self._doubt(start)

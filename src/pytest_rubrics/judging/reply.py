@@ -61,7 +61,7 @@ def read_sheet(text: str | None, expected_ids: Sequence[str]) -> dict[str, Readi
     ids = _Ids(expected_ids)
     keys = words.STATUS_KEYS | words.ID_KEYS | words.VAGUE_ID_KEYS
     values = _values(text, lambda key: words.name(key) in keys or key in ids)
-    return _decide([part for value in values for part in _parts(value, ids)], expected_ids)
+    return _decide([part for value in values for part in _top_parts(value, ids)], expected_ids)
 
 
 def read_criterion(text: str | None, *, ternary: bool = False) -> CriterionReading:
@@ -161,6 +161,14 @@ def _unpacked(key: str, member: Json) -> Json:
     return member
 
 
+def _top_parts(value: Json, ids: _Ids) -> list[_Part]:
+    parts = _parts(value, ids)
+    justified_id = _scalars(value, words.ID_KEYS) and _scalars(value, words.REASON_KEYS)
+    if not parts and (justified_id or _scalars(value, words.STATUS_KEYS)):
+        raise MalformedReplyError("A verdict lacks its id or its status.")
+    return parts
+
+
 def _parts(value: Json, ids: _Ids) -> list[_Part]:
     if isinstance(value, list):
         return _list_parts(value, ids)
@@ -248,6 +256,8 @@ def _decide(parts: list[_Part], expected: Sequence[str]) -> dict[str, Reading]:
     complete = [part for part in parts if len(part.verdicts) == len(expected)]
     if complete:
         readings = dict(complete[-1].verdicts)
+        if parts[-1] is not complete[-1]:
+            raise MalformedReplyError("An incomplete list of verdicts follows a complete one.")
         if any(reading.hit != readings[own].hit for part in parts for own, reading in part.verdicts):
             raise MalformedReplyError("The reply holds verdicts that contradict each other.")
     else:
