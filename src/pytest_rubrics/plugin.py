@@ -136,7 +136,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the run folder once the selection is known; under xdist the controller hears of it from its workers."""
     state = session.config.stash.get(SESSION, None)
-    if state and state.recorder and session.items and _will_run(session.config):
+    if state and state.recorder and session.items and _will_run(session.config) and not state.plan.config.estimate:
         _select(session.config, state, [item.nodeid for item in session.items])
 
 
