@@ -79,8 +79,11 @@ _CONTEXT = re.compile(
     r"|exceeds the (?:available|maximum) context|input is too long|input token count .* exceeds",
     re.I,
 )
-_FILTER = re.compile(r"content_filter|content management policy|data_inspection_failed|content_policy_violation", re.I)
-_NO_CHOICES = re.compile(r"no 'choices'|'choices' that is not a list|missing 'choices'", re.I)
+_FILTER = re.compile(
+    r"content_filter|content management policy|data_inspection_failed|content_policy_violation|requires moderation",
+    re.I,
+)
+_NO_CHOICES = re.compile(r"no 'choices'|'choices' that is not a list|missing 'choices'|invalid response object", re.I)
 _NO_KEY = re.compile(
     r"missing credentials|api[_ ]key.*(?:must be set|not set|missing|required)|missing.*api[_ ]?key", re.I
 )
@@ -98,22 +101,26 @@ def classify(error: Exception) -> ProviderError:
         return ProviderError(text, status=401, reason="authentication")
     if status == 402 or (status == 429 and _CREDIT.search(text)):
         return ProviderError(text, status=status, reason="credit")
+    if status in {400, 403, 422} and _FILTER.search(text):
+        return ProviderError(text, status=status, filtered=True)
     if status in {401, 403}:
         return ProviderError(text, status=status, reason="authentication")
     if status in {400, 413, 422} and _CONTEXT.search(text):
         return ProviderError(text, status=status, reason="context_length")
-    if status in {400, 422} and _FILTER.search(text):
-        return ProviderError(text, status=status, filtered=True)
     if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
         return ProviderError(text, status=status, reason="bad_request")
     return ProviderError(text, status=status, transient=True, retry_after=_retry_after(error))
+
+
+# What LiteLLM puts behind some messages.
+_APPENDED = re.compile(r"\n\nThis looks like a bug in LiteLLM| Traceback \(most recent call last\)")
 
 
 def _text_of(error: Exception) -> str:
     """The message, with the error code where the message leaves it out."""
     body = getattr(error, "body", None)
     code = body.get("code") if isinstance(body, dict) else None
-    text = str(error).split("\n\nThis looks like a bug in LiteLLM")[0] or type(error).__name__
+    text = _APPENDED.split(str(error))[0] or type(error).__name__
     return f"{text} ({code})" if isinstance(code, str) and code not in text else text
 
 

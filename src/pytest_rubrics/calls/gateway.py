@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pytest_rubrics.calls.budget import Budget, NoRoomYetError
 from pytest_rubrics.calls.cache import ReplyStore, StoreFullError
 from pytest_rubrics.calls.endpoint import Endpoint, reply_row
 from pytest_rubrics.calls.errors import CallError, ProviderError
@@ -48,7 +50,8 @@ class Gateway:
         mode: Cache mode.
         max_cost: Most USD that the run may spend, or None.
         may_launch: False when no further call may start, e.g. because the controller is gone.
-        on_full: Called with the rows that could not be stored.
+        counters: What this process has paid.
+        unsaved: Rows that could not be stored.
     """
 
     store: ReplyStore
@@ -60,6 +63,11 @@ class Gateway:
     counters: Counters = field(default_factory=Counters)
     unsaved: dict[str, Any] = field(default_factory=dict)
     _stopped: CallError | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """What the run may spend."""
+        return Budget(self.store, self.run, self.max_cost)
 
     def stop(self, error: CallError) -> None:
         """Start no further call; calls in flight go on."""
@@ -110,15 +118,28 @@ class Gateway:
             if reply is not None:
                 return reply
             self._check(endpoint)
+            no_room: NoRoomYetError | None = None
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(endpoint.slot(turn))
                 self._check(endpoint)
-                if await self.store.claim(key):
+                if await self._claim(key):
                     try:
                         return await self._claimed(key, request, endpoint, turn, slot, opening)
+                    except NoRoomYetError as error:
+                        no_room = error
                     finally:
                         await asyncio.shield(self.store.release(key))  # nothing to do where the reply was stored
-            await self.store.wait(key)
+            # Neither slot nor claim is held while waiting.
+            if no_room is not None:
+                await self.budget.change(no_room.seen, patience=2 * endpoint.timeout + endpoint.retry_for)
+            else:
+                await self.store.wait(key)
+
+    async def _claim(self, key: str) -> bool:
+        try:
+            return await self.store.claim(key)
+        except StoreFullError as error:
+            raise self._full(error) from error
 
     async def _claimed(
         self,
@@ -155,22 +176,25 @@ class Gateway:
             await self.store.settle(key, rows)
         except StoreFullError as error:
             self.unsaved.update(rows)
-            self.stop(CallError("error", str(error)))
+            self._full(error)
+
+    def _full(self, error: StoreFullError) -> CallError:
+        """Launch nothing more: what could not be stored would be paid for again."""
+        self.stop(CallError("error", str(error)))
+        return CallError("error", str(error))
 
     async def _pay(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
         price = self._price(endpoint)
         reserved = await self._reserve(request, endpoint, price)
-        cost = 0.0
+        cost: float | None = 0.0
         try:
             reply = await self._try_until_done(request, endpoint, turn, slot)
-            known = None if price is None else price.cost(reply.usage)
-            cost = known or 0.0
+            cost = _cost(reply, price)
             self.counters.calls += 1
-            self.counters.spent_usd += cost
-            return replace(reply, cost_usd=known, run=self.run)
+            self.counters.spent_usd += cost or 0.0
+            return replace(reply, cost_usd=cost, run=self.run)
         finally:
-            if reserved:
-                await asyncio.shield(self.store.add(self._budget_row, _nano(cost) - reserved))
+            await asyncio.shield(self.budget.settle(reserved, cost))
 
     async def _try_until_done(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
         began = time.monotonic()
@@ -186,7 +210,8 @@ class Gateway:
                 delay = _delay(error, tries)
                 endpoint.rate_limited += error.rate_limited
                 if not self._worth_another(error, endpoint, tries, time.monotonic() + delay - deadline):
-                    endpoint.gave_up(since=began)
+                    if error.transient and not error.rate_limited:  # any other refusal is a sign of life
+                        endpoint.gave_up(since=began)
                     raise _final(error, endpoint, tries) from error
             await slot.aclose()  # a slot is never held while waiting
             await asyncio.sleep(delay)
@@ -195,9 +220,9 @@ class Gateway:
 
     @staticmethod
     def _worth_another(error: ProviderError, endpoint: Endpoint, tries: int, late_by: float) -> bool:
-        if not error.transient or endpoint.down or late_by > 0:
+        if not error.transient or late_by > 0:
             return False
-        return error.rate_limited or tries < MAX_TRIES
+        return error.rate_limited or (tries < MAX_TRIES and not endpoint.down)
 
     async def _send(self, request: Request, endpoint: Endpoint) -> Reply:
         from pytest_rubrics.calls.transport import send
@@ -215,7 +240,7 @@ class Gateway:
             if error.filtered:
                 return Reply(finish_reason="content_filter", at=time.time())
             if error.malformed:
-                return Reply(malformed=str(error), at=time.time())
+                return Reply(malformed=_shown(error), at=time.time())
             if error.reason in {"authentication", "credit"}:
                 endpoint.closed = _final(error, endpoint, tries=1)
             if error.transient and error.status != 429:
@@ -236,21 +261,17 @@ class Gateway:
             endpoint.price = listed_price(endpoint.model)
         return endpoint.price
 
-    @property
-    def _budget_row(self) -> str:
-        return f"spent:{self.run}"
-
     async def _reserve(self, request: Request, endpoint: Endpoint, price: Price | None) -> int:
-        """Set aside the most that a call can cost, in billionths of a dollar."""
-        if self.max_cost is None:
+        if self.budget.limit is None:
             return 0
         if price is None:
-            raise CallError("budget", f"the price of {endpoint.model} is unknown, so --max-cost cannot hold")
+            fix = "Give it a price, in its file or in configs/prices.yaml."
+            raise CallError("budget", f"the price of {endpoint.model} is unknown, so --max-cost cannot hold. {fix}")
         most = Usage(most_input_tokens(request), endpoint.max_tokens or UNKNOWN_OUTPUT_TOKENS)
-        reserved = _nano(price.cost(most))
-        if not await self.store.add(self._budget_row, reserved, ceiling=_nano(self.max_cost)):
-            raise CallError("budget", f"the next call could pass --max-cost {self.max_cost:g} USD")
-        return reserved
+        try:
+            return await self.budget.reserve(price.cost(most))
+        except StoreFullError as error:
+            raise self._full(error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +285,7 @@ class Opening:
 def most_input_tokens(request: Request) -> int:
     """An upper guess of a request's input tokens: two for a CJK character, one for two others."""
     text = "".join(str(message.get("content") or "") for message in request.messages)
+    text += json.dumps([request.response_format, request.tools], ensure_ascii=False, default=dict)
     wide = sum(character >= "\u2e80" for character in text)
     return wide * 2 + (len(text) - wide) // 2 + 50
 
@@ -276,12 +298,20 @@ def _delay(error: ProviderError, tries: int) -> float:
 
 
 def _final(error: ProviderError, endpoint: Endpoint, tries: int) -> CallError:
-    from pytest_rubrics.redaction import redact
-
     times = "" if tries == 1 else f" after {tries} tries"
     status = "" if error.status is None else f" (HTTP {error.status})"
-    return CallError(error.reason, f"{endpoint.name}{status}{times}: {redact(str(error))[:500]}")
+    return CallError(error.reason, f"{endpoint.name}{status}{times}: {_shown(error)}")
 
 
-def _nano(usd: float) -> int:
-    return round(usd * 1e9)
+def _shown(error: ProviderError) -> str:
+    """The provider's words as they may be stored: some servers repeat the key that they were given."""
+    from pytest_rubrics.redaction import redact
+
+    return redact(str(error))[:500]
+
+
+def _cost(reply: Reply, price: Price | None) -> float | None:
+    """What a reply cost in USD; None where the price is unknown, or the provider did not say how much it used."""
+    if price is None or (reply.usage == Usage() and price.cost(Usage(1, 1)) > 0):
+        return None
+    return price.cost(reply.usage)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from pytest_rubrics.calls.cache import StoreFullError
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
@@ -30,8 +32,7 @@ class StructuredOutput:
     endpoint: Endpoint
     wanted: Literal["auto"] | Form
     _accepts: Form | None = None
-    _first_asked: bool = False
-    _first_done: asyncio.Event = field(default_factory=asyncio.Event)
+    _failed: bool = False
 
     async def ask(
         self, schema: Mapping[str, Any], send: Callable[[Mapping[str, Any] | None], Awaitable[Result]]
@@ -45,19 +46,19 @@ class StructuredOutput:
         Raises:
             CallError: The call failed for another reason than its form.
         """
-        form = self._known()
-        if form is not None:
-            return await send(response_format(form, schema))
-        if self._first_asked:  # one call finds out, the others wait for it
-            await self._first_done.wait()
-            form = self._known()
-            if form is not None:
-                return await send(response_format(form, schema))
-        self._first_asked = True
-        try:
-            return await self._find_out(schema, send)
-        finally:
-            self._first_done.set()
+        store = self.gateway.store
+        while (form := self._known()) is None:
+            # One call of all processes finds out, the others wait for it; where it failed, everybody tries.
+            alone = await self._claim()
+            if not (alone or self._failed):
+                await store.wait(self._row)
+                continue
+            try:
+                return await self._find_out(schema, send)
+            finally:
+                if alone:
+                    await asyncio.shield(store.release(self._row))
+        return await send(response_format(form, schema))
 
     def _known(self) -> Form | None:
         if self.wanted != "auto":
@@ -66,6 +67,11 @@ class StructuredOutput:
             row = self.gateway.store.get(self._row)
             self._accepts = row if row in FORMS else None
         return self._accepts
+
+    async def _claim(self) -> bool:
+        with suppress(StoreFullError):
+            return await self.gateway.store.claim(self._row)
+        return True
 
     @property
     def _row(self) -> str:
@@ -79,10 +85,12 @@ class StructuredOutput:
                 reply = await send(response_format(form, schema))
             except CallError as error:
                 if error.reason != "bad_request" or form == FORMS[-1]:
+                    self._failed = True
                     raise
                 continue
             self._accepts = form
-            await self.gateway.store.put({self._row: form})
+            with suppress(StoreFullError):  # the reply met the same, and it is kept
+                await self.gateway.store.put({self._row: form})
             return reply
         raise AssertionError("the last form either returns or raises")
 

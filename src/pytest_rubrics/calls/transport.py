@@ -98,6 +98,8 @@ def _read(response: Any, seconds: float) -> Reply:
     if not response.choices:
         return replace(received, malformed="the response holds no choices")
     choice = response.choices[0]
+    if error := (getattr(choice, "provider_specific_fields", None) or {}).get("error"):
+        raise _broken_off(error)
     message = choice.message
     return replace(
         received,
@@ -106,6 +108,14 @@ def _read(response: Any, seconds: float) -> Reply:
         tool_calls=tuple(call.model_dump() for call in getattr(message, "tool_calls", None) or ()),
         finish_reason=choice.finish_reason,
     )
+
+
+def _broken_off(error: Any) -> ProviderError:
+    """The error of a provider that failed after it had sent status 200; OpenRouter puts it inside the choice."""
+    said = error if isinstance(error, dict) else {"message": str(error)}
+    code = said.get("code")
+    status = code if isinstance(code, int) else None
+    return ProviderError(f"the reply broke off: {said.get('message')}", status=status, transient=True)
 
 
 def _usage(usage: Any) -> Usage:
