@@ -248,7 +248,7 @@ class RecordedModel(YamlModel):
     """Ready answers.
 
     Attributes:
-        answers: A JSONL file or a folder of such, relative to the workspace.
+        answers: A JSONL or CSV file, or a folder of reports, relative to the workspace.
         track: How the answers were made.
     """
 
@@ -290,8 +290,8 @@ class JudgeConfig(EndpointConfig):
         criteria_per_call: Criteria in one call: a number, or ``all``; the benchmark's own method if not given.
         scale: ``ternary`` adds "Partially Satisfied" (0.5) where criteria are judged one by one; its scores are not
             comparable to binary ones.
-        on_missing: What becomes of a grade with criteria that stayed unjudged: it is excluded, or scored with the lowest
-            and highest value that they allow.
+        on_missing: What becomes of a grade with criteria that stayed unjudged: it is excluded, or scored with the
+            lowest and highest value that they allow.
         context_limit: Tokens of an answer above which it is read in parts.
         chunk_size: Tokens of one part.
     """

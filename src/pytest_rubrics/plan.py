@@ -17,6 +17,7 @@ from pytest_rubrics.tasks import Task
 from pytest_rubrics.workspace import Workspace, package_data
 
 if TYPE_CHECKING:
+    from pytest_rubrics.answering.recorded import RecordedAnswers
     from pytest_rubrics.config import LoadedJudge, LoadedModel
     from pytest_rubrics.gates import Gate
 
@@ -71,6 +72,7 @@ class Plan:
         gate: The gate, or None.
         benchmarks: By name.
         notes: What a user should know before it starts.
+        answers: Ready answers, by the name of the model that has them.
     """
 
     config: RunConfig
@@ -80,6 +82,7 @@ class Plan:
     gate: Gate | None
     benchmarks: dict[str, BenchmarkPlan]
     notes: list[str] = field(default_factory=list)
+    answers: Mapping[str, RecordedAnswers] = field(default_factory=dict)
 
     @property
     def data_dir(self) -> Path:
@@ -144,13 +147,15 @@ def make_plan(
         for plan in plans.values():
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
+    answers = _load_answers(models, plans, workspace, faults)
     if will_call:
         faults += _missing_keys(config, models, judge)
     if faults or judge is None:
         raise FaultsError(faults)
     for plan in plans.values():
         plan.cases = make_cases(plan.data.tasks, [model.name for model in models], config)
-    return Plan(config, workspace, models, judge, gate, plans, notes)
+    notes += [f"model {name}: {note}" for name, ready in answers.items() for note in ready.notes]
+    return Plan(config, workspace, models, judge, gate, plans, notes, answers)
 
 
 def make_cases(tasks: Sequence[Task], models: Sequence[str], config: RunConfig) -> dict[str, Case]:
@@ -211,6 +216,24 @@ def criteria_per_call(benchmark: Benchmark, judge: LoadedJudge) -> int | None:
     if chosen is None:
         return 1 if benchmark.spec.judging.method == "criterion" else None
     return None if chosen == "all" else chosen
+
+
+def _load_answers(
+    models: Sequence[LoadedModel], plans: Mapping[str, BenchmarkPlan], workspace: Workspace, faults: list[Fault]
+) -> dict[str, RecordedAnswers]:
+    """The answers of models that have them ready."""
+    from pytest_rubrics.config import RecordedModel
+
+    tasks = [task for plan in plans.values() for task in plan.data.tasks]
+    found: dict[str, RecordedAnswers] = {}
+    for model in models if tasks else ():
+        if isinstance(model.config, RecordedModel):
+            from pytest_rubrics.answering.recorded import load_answers
+
+            with gather(faults):
+                path = workspace.root / model.config.answers
+                found[model.name] = load_answers(path, tasks, workspace.root / ".cache" / "reports")
+    return found
 
 
 def _missing_keys(config: RunConfig, models: Sequence[LoadedModel], judge: LoadedJudge | None) -> list[Fault]:
