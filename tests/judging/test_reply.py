@@ -151,6 +151,7 @@ MALFORMED = {
     "one twice, keyed": '{"1": "yes", "2": "no", "3": "yes", "rubric_1": "yes"}',
     "unknown key": '{"1": "yes", "2": "no", "3": "yes", "9": "no"}',
     "keyed items with other ids": json.dumps({str(n): row for n, row in zip((2, 1, 3), ROWS, strict=True)}),
+    "keyed items with other numbers": '{"1": {"id": 2, "met": 1}, "2": {"id": 1, "met": 1}, "3": {"id": 3, "met": 1}}',
     "two ids in an item": json.dumps([row | {"number": 4 - int(str(row["rubric_id"]))} for row in ROWS]),
     "true is not one": json.dumps([ROWS[0] | {"rubric_id": True}, *ROWS[1:]]),
     "id is null": json.dumps([ROWS[0] | {"rubric_id": None}, *ROWS[1:]]),

@@ -201,7 +201,7 @@ def _keyed_part(value: Object, ids: _Ids) -> _Part:
         own = ids.resolve(key)
         if own is not None:
             verdicts.append((own, _reading(member, own)))
-            if isinstance(member, Object) and any(ids.resolve(name) != own for name in _scalars(member, words.ID_KEYS)):
+            if any(ids.resolve(name) != own for name in _names(member, ids)):
                 raise MalformedReplyError(f"The verdict under {_excerpt(key)} carries another id.")
         elif _marks(member):
             raise _unknown(key)
@@ -213,11 +213,13 @@ def _marks(value: Json) -> bool:
     return bool(_scalars(value, words.STATUS_KEYS)) if isinstance(value, Object) else words.hit(value) is not None
 
 
+def _names(item: Json, ids: _Ids) -> list[Json]:
+    """What an item gives as its id. A vague key counts where it names a criterion."""
+    return _scalars(item, words.ID_KEYS) + [name for name in _scalars(item, words.VAGUE_ID_KEYS) if name in ids]
+
+
 def _own_id(item: Object, ids: _Ids) -> str:
-    """The id of an item. A vague key counts where it names a criterion, or stands alone."""
-    strong = _scalars(item, words.ID_KEYS)
-    vague = _scalars(item, words.VAGUE_ID_KEYS)
-    named = strong + [name for name in vague if name in ids] or vague
+    named = _names(item, ids) or _scalars(item, words.VAGUE_ID_KEYS)
     meant = {ids.resolve(name): name for name in named}
     if None in meant:
         raise _unknown(meant[None])
