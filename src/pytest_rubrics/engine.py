@@ -185,6 +185,8 @@ class Engine:
             self._thread = None
 
     def _run(self) -> None:
+        from pytest_rubrics.calls.transport import close_clients
+
         asyncio.set_event_loop(self._loop)
         self._feeding = self._loop.create_task(self._work_ahead())
         # LiteLLM does part of a call in the loop's executor.
@@ -195,6 +197,7 @@ class Engine:
             for task in rest:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+            self._loop.run_until_complete(close_clients())
         self._loop.close()
 
     async def _end(self) -> None:

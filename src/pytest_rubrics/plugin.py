@@ -233,6 +233,18 @@ class CheckedGrade:
         pytest.fail(explain(self.grade, texts, self.pass_at), pytrace=False)
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep warnings of the engine's threads out of the filters that pytest has just set for this item."""
+    state = item.config.stash.get(SESSION, None)
+    if state is not None and state.wiring is not None:
+        from pytest_rubrics.engine import THREADS
+        from pytest_rubrics.quiet import put_filter_first
+
+        put_filter_first(THREADS)
+    return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Let the grade travel on the report, which xdist carries to the controller."""

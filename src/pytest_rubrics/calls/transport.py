@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -31,8 +32,24 @@ def load_litellm() -> Any:
     return litellm
 
 
+async def close_clients() -> None:
+    """Close the connections that LiteLLM keeps open, where it was loaded."""
+    if load_litellm.cache_info().currsize == 0:
+        return
+    litellm = load_litellm()
+    with suppress(Exception):  # they end with the process at the latest
+        async with asyncio.timeout(2):
+            await litellm.close_litellm_async_clients()
+            litellm.in_memory_llm_clients_cache.flush_cache()
+
+
 async def send(
-    request: Request, *, api_base: str | None, api_key: str | None, headers: Mapping[str, str], timeout: float
+    request: Request,
+    *,
+    api_base: str | None,
+    api_key: str | None,
+    headers: Mapping[str, str],
+    timeout: float,  # noqa: ASYNC109
 ) -> Reply:
     """Ask once.
 
