@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import select
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_rubrics.answering.shortening import CappedBytes
 
 CHUNK = 65_536
+INFO_FD = "{info-fd}"  # among the arguments: stands for a descriptor on which bubblewrap names its innermost process
+LONGEST_DEATH = 5.0  # seconds to wait for the end of a sandbox
+GROUP_DEATH = 0.2  # seconds to wait for a process group; what init has not collected yet counts as alive
+LONGEST_STOP = 30.0  # seconds to wait for a container to be stopped
 LOOK_EVERY = 0.1  # seconds between two looks whether the command has ended while a child keeps its output open
 
 
@@ -73,22 +80,31 @@ class Command:
     def _run(self) -> Finished:
         started = time.perf_counter()
         output = CappedBytes(self.output_bytes)
+        info, reported = os.pipe()
         # The parent-death signal of a sandbox belongs to the thread that starts it: this one, which waits for its end.
-        with subprocess.Popen(  # noqa: S603 - to run what a model writes is the purpose; the sandbox holds it
-            self.argv,
-            env=self.env,
-            cwd=self.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - to run what a model writes is the purpose; the sandbox holds it
+                [str(reported) if argument == INFO_FD else argument for argument in self.argv],
+                env=self.env,
+                cwd=self.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(reported,) if INFO_FD in self.argv else (),
+            )
+        except BaseException:
+            os.close(info)
+            raise
+        finally:
+            os.close(reported)
+        with process, _reported(info) as inner:
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)
             try:
                 in_time = self._read(process, output, started + self.timeout)
             finally:
-                self._kill(process)
+                self._kill(process, inner)
             _drain(process.stdout.fileno(), output)
         code = process.returncode if in_time else None
         return Finished(output.text(), code, time.perf_counter() - started)
@@ -114,17 +130,44 @@ class Command:
                     return True
         return False
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+    def _kill(self, process: subprocess.Popen[bytes], inner: int | None) -> None:
+        """End all that is left, also after a regular end, and wait until it is gone."""
         running = process.poll() is None
-        # Also after a regular end: children in the background must not outlive it.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if inner is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(inner, signal.SIGKILL)
+            select.select([inner], [], [], LONGEST_DEATH)
+        _kill_group(process)
         if running and self.stop is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(  # noqa: S603 - our own words
-                    self.stop, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30
+                    self.stop, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_STOP
                 )
-        process.wait()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + GROUP_DEATH
+    with suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < end:  # until nobody is left to get the signal
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.001)
+
+
+@contextmanager
+def _reported(info: int) -> Iterator[int | None]:
+    """A handle of the process that a sandbox reports as its innermost: with it all others in there end."""
+    with open(info, "rb") as file:
+        pid = re.search(rb'"child-pid": *(\d+)', file.read())
+    handle = None
+    if pid is not None and sys.platform == "linux":
+        with suppress(OSError):
+            handle = os.pidfd_open(int(pid[1]))
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _drain(descriptor: int, output: CappedBytes) -> None:

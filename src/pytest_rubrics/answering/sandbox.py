@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from pytest_rubrics.answering.processes import Command, Finished
+from pytest_rubrics.answering.processes import INFO_FD, Command, Finished
 from pytest_rubrics.calls.errors import CallError
 
 Kind = Literal["bubblewrap", "docker", "podman", "none"]
@@ -213,7 +213,7 @@ class Sandbox:
         ]
 
     def _bubblewrap(self, box: Box) -> list[str]:
-        arguments = ["bwrap", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
+        arguments = ["bwrap", "--die-with-parent", "--new-session", "--info-fd", INFO_FD, "--hostname", "sandbox"]
         arguments += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
         if not self.network:
             arguments += ["--unshare-net"]
