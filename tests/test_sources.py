@@ -101,11 +101,27 @@ def test_faults_of_all_files_come_together(million: Benchmark, published: Path) 
 
 def test_the_sample_is_found_beside_the_benchmark_file(million: Benchmark, tmp_path: Path) -> None:
     sample = write_jsonl(tmp_path / "own" / "sample.jsonl", [million_row()])
-    own = Benchmark("own", BenchmarkFolder("own", tmp_path / "own"), million.spec)
+    spec = million.spec.model_copy(update={"values": None})
+    own = Benchmark("own", BenchmarkFolder("own", tmp_path / "own"), spec)
     loaded = source("sample").load(own)
     assert loaded.checksum == {"sample.jsonl": sha256(sample)}
     assert loaded.origin == "sample"
     assert loaded.tasks[0].benchmark == "own"
+
+
+def test_tasks_have_the_economic_value_that_the_table_names(million: Benchmark, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "own" / "sample.jsonl", [million_row(1), million_row(2)])
+    known = million_row(2)["id"]
+    (tmp_path / "own" / "values.csv").write_text(f"id,currency,value\n{known},CNY,1500\n", encoding="utf-8")
+    own = Benchmark("own", BenchmarkFolder("own", tmp_path / "own"), million.spec)
+    assert [task.value for task in source("sample").load(own).tasks] == [None, ("CNY", 1500.0)]
+
+
+def test_a_missing_table_of_values_is_named(million: Benchmark, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "own" / "sample.jsonl", [million_row()])
+    own = Benchmark("own", BenchmarkFolder("own", tmp_path / "own"), million.spec)
+    with pytest.raises(FaultsError, match=r"values.csv: cannot be read: .*No such file"):
+        source("sample").load(own)
 
 
 def test_a_missing_sample_is_named(million: Benchmark, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def shorten_failures(session: pytest.Session, recorder: Recorder) -> None:
 
 
 def _scores(recorder: Recorder) -> dict[str, float]:
-    by_case = {(g.benchmark, g.task_id, g.model, g.repeat): g.score or 0.0 for g in recorder.grades}
+    by_case = {(g.benchmark, g.task_id, g.model, g.repeat): g.score or 0.0 for g in recorder.figures}
     return {
         nodeid: by_case.get((s.case.task.benchmark, s.case.task.id, s.case.model, s.case.repeat), 0.0)
         for nodeid, s in recorder.selected.items()

@@ -12,6 +12,7 @@ from pytest_rubrics.faults import Fault
 from pytest_rubrics.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from pytest_rubrics.evidence import Evidence
     from pytest_rubrics.gate_file import GateFile
     from pytest_rubrics.workspace import Workspace
 
@@ -66,15 +67,14 @@ class Gate:
         """Whether it decides grades of a benchmark."""
         return self.rules.benchmark in {None, benchmark}
 
-    def decide(self, parts: Sequence[Mapping[str, Any]], *, selected: int, whole: int) -> Decision:
-        """Decide a run.
-
-        Args:
-            parts: One summary for each model of the gated benchmarks, with ``model``, ``scored``, ``failed``,
-                ``excluded`` and ``coverage``.
-            selected: Number of grades that were selected.
-            whole: Number of grades that the whole selection would hold.
-        """
+    def decide(self, evidence: Evidence) -> Decision:
+        """Decide a run: each model of the gated benchmarks, and the worst counts."""
+        manifest = evidence.manifest
+        names = [name for name in manifest["benchmarks"] if self.is_for(name)]
+        parts = [part for (name, _, _), part in evidence.parts.items() if name in names]
+        selected = sum(figures.benchmark in names for figures in evidence.figures)
+        tasks = sum(manifest["benchmarks"][name]["tasks"] for name in names)
+        whole = tasks * len(manifest["models"]) * manifest["options"]["repeats"]
         if not parts or selected == 0:
             return Decision(Verdict.LOW_COVERAGE, "nothing was graded")
         if self.rules.selection == "whole" and selected < whole:

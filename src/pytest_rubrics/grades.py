@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wcwidth import wcswidth
@@ -79,10 +79,6 @@ class Grade:
     def score(self) -> float | None:
         """The metric's value; None when excluded."""
         return None if self.metrics is None else next(iter(self.metrics.values()))
-
-    def without_texts(self) -> Grade:
-        """The grade without answer and verdicts, which are on disk by then."""
-        return replace(self, answer=None, verdicts=[])
 
     def to_record(self) -> dict[str, Any]:
         """The grade as plain JSON types, in the order of the fixed format."""

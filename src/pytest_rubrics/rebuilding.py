@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_rubrics.evidence import Evidence
 from pytest_rubrics.faults import Fault, FaultsError
+from pytest_rubrics.figures import figures_of
 from pytest_rubrics.gates import Decision, Gate
 from pytest_rubrics.grades import Grade
 from pytest_rubrics.plan import Case
 from pytest_rubrics.records import SUMMARY, Run, read_run
-from pytest_rubrics.summary import TaskFacts, summarise
 from pytest_rubrics.tasks import Criterion, Task
 
 
@@ -28,15 +30,21 @@ def open_run(folder: Path) -> Run:
         raise FaultsError([Fault(str(folder), f"holds files that are no records of a run: {error}.")]) from error
 
 
-def all_grades(run: Run) -> list[Grade]:
+def all_grades(run: Run) -> Iterator[Grade]:
     """Every grade of a run; a selected one that has no line stands there as excluded."""
-    made = {grade.id for grade in run.grades}
-    return [*run.grades, *(grade for grade in _selected(run) if grade.id not in made)]
+    yield from run.grades
+    yield from _missing(run)
+
+
+def evidence_of(run: Run) -> Evidence:
+    """What a run comes to; a selected grade that has no line stands there as excluded."""
+    tasks = {id_: task_from_record(row) for id_, row in run.tasks.items()}
+    return Evidence(run.manifest, tasks, [*run.figures, *map(figures_of, _missing(run))])
 
 
 def count_without_line(run: Run) -> int:
     """Number of selected grades that have no line: the run is still going, or was killed."""
-    return len(all_grades(run)) - len(run.grades)
+    return len(_missing(run))
 
 
 def count_selected(run: Run) -> int:
@@ -51,7 +59,7 @@ def rebuild_summary(run: Run, gate: Mapping[str, Any] | None = None) -> dict[str
         run: The run.
         gate: The gate's entry; that of the summary that exists if not given.
     """
-    return {"schema": 1, "parts": summarise(all_grades(run), _facts(run)), "gate": gate or _former_gate(run.folder)}
+    return {"schema": 1, "parts": list(evidence_of(run).parts.values()), "gate": gate or _former_gate(run.folder)}
 
 
 def decide(gate: Gate, run: Run) -> Decision:
@@ -60,14 +68,11 @@ def decide(gate: Gate, run: Run) -> Decision:
     Raises:
         FaultsError: The gate is made for a benchmark that the run does not have.
     """
-    manifest = run.manifest
-    if faults := gate.wrong_for(list(manifest["benchmarks"])):
+    if faults := gate.wrong_for(list(run.manifest["benchmarks"])):
         raise FaultsError(faults)
-    selected = {grade.id for grade in _selected(run) if gate.is_for(grade.benchmark)}
-    parts = summarise([grade for grade in all_grades(run) if grade.id in selected], _facts(run))
-    tasks = sum(entry["tasks"] for name, entry in manifest["benchmarks"].items() if gate.is_for(name))
-    whole = tasks * len(manifest["models"]) * manifest["options"]["repeats"]
-    return gate.decide(parts, selected=len(selected), whole=whole)
+    evidence = evidence_of(run)
+    selected = {grade.id for grade in _selected(run)}
+    return gate.decide(replace(evidence, figures=[each for each in evidence.figures if each.id in selected]))
 
 
 def gate_entry(gate: Gate, decision: Decision) -> dict[str, Any]:
@@ -86,9 +91,19 @@ def task_from_record(row: Mapping[str, Any]) -> Task:
     """A task from its line in ``tasks.jsonl``, which holds all but its markers."""
     criteria = tuple(Criterion(c["id"], c["text"], c["weight"], c["tag"]) for c in row["criteria"])
     names = ("benchmark", "key", "subset", "language", "prompt", "system_prompt", "groups", "cluster")
+    value = row.get("value")
     return Task(
-        id=row["task_id"], criteria=criteria, topics=tuple(row["topics"]), **{name: row[name] for name in names}
+        id=row["task_id"],
+        criteria=criteria,
+        topics=tuple(row["topics"]),
+        value=(value["currency"], value["amount"]) if value else None,
+        **{name: row[name] for name in names},
     )
+
+
+def _missing(run: Run) -> list[Grade]:
+    made = {figures.id for figures in run.figures}
+    return [grade for grade in _selected(run) if grade.id not in made]
 
 
 def _selected(run: Run) -> Iterator[Grade]:
@@ -118,16 +133,6 @@ def _unmade(task: Task, model: str, track: str, judge: str, repeat: int) -> Grad
         error="the run ended before this item",
         usage={part: {"input_tokens": 0, "output_tokens": 0} for part in ("answer", "judge")},
     )
-
-
-def _facts(run: Run) -> dict[tuple[str, str], TaskFacts]:
-    clips = {name: entry["scoring"]["clip"] for name, entry in run.manifest["benchmarks"].items()}
-    return {
-        (benchmark, task_id): TaskFacts(
-            row["cluster"], row["groups"].get("track", ""), (0.0, 1.0) if clips.get(benchmark) else None
-        )
-        for (benchmark, task_id), row in run.tasks.items()
-    }
 
 
 def _former_gate(folder: Path) -> Any:

@@ -10,11 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pytest_rubrics
+from pytest_rubrics.evidence import Evidence
+from pytest_rubrics.figures import Figures, figures_of
 from pytest_rubrics.gates import Decision
 from pytest_rubrics.grades import Grade, now
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
 from pytest_rubrics.records import RunWriter, read_run
-from pytest_rubrics.summary import TaskFacts, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Recorder:
         open: Grades of items that have not finished yet.
         rerunning: Items whose last attempt is to be run again.
         written: Node ids that have their line.
-        grades: What was written, for the summary.
+        figures: Numbers of what was written, for the summary.
     """
 
     plan: Plan
@@ -45,9 +46,10 @@ class Recorder:
     open: dict[str, Grade] = field(default_factory=dict)
     rerunning: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
-    grades: list[Grade] = field(default_factory=list)
+    figures: list[Figures] = field(default_factory=list)
     _problems: dict[str, tuple[str, str]] = field(default_factory=dict)
     _started_at: str = field(default_factory=now)
+    _evidence: Evidence | None = None
 
     def select(self, selected: Mapping[str, Selected]) -> None:
         """Take the selection and begin the run folder."""
@@ -104,34 +106,29 @@ class Recorder:
 
     def summary(self) -> list[dict[str, Any]]:
         """Figures of everything in the run folder: a folder used twice holds earlier grades too."""
-        grades = {grade.id: grade for grade in self.grades}
-        if self._is_used_again:
-            grades = {grade.id: grade for grade in read_run(self.writer.folder).grades}
-        return summarise(grades.values(), self._facts())
+        if not self.writer.had_results:
+            return list(self.evidence.parts.values())
+        from pytest_rubrics.rebuilding import evidence_of
+
+        return list(evidence_of(read_run(self.writer.folder)).parts.values())
 
     def decide(self) -> Decision | None:
         """What the gate says; None without one."""
         gate = self.plan.gate
-        if gate is None:
-            return None
-        names = [name for name in self.plan.benchmarks if gate.is_for(name)]
-        parts = [part for part in summarise(self.grades, self._facts()) if part["benchmark"] in names]
-        selected = sum(item.case.task.benchmark in names for item in self.selected.values())
-        whole = sum(
-            len(plan.data.tasks) * len(self.plan.models) * self.plan.config.repeats
-            for name, plan in self.plan.benchmarks.items()
-            if name in names
-        )
-        return gate.decide(parts, selected=selected, whole=whole)
+        return None if gate is None else gate.decide(self.evidence)
 
     @property
-    def _is_used_again(self) -> bool:
-        return self.writer.had_results
+    def evidence(self) -> Evidence:
+        """What this run came to, once every item has its line."""
+        if self._evidence is None:
+            tasks = {(task.benchmark, task.id): task for p in self.plan.benchmarks.values() for task in p.data.tasks}
+            self._evidence = Evidence(self._manifest(finished_at=None), tasks, self.figures)
+        return self._evidence
 
     def _write(self, nodeid: str, grade: Grade) -> None:
         self.writer.append(grade)
         self.written.add(nodeid)
-        self.grades.append(grade.without_texts())
+        self.figures.append(figures_of(grade))
 
     def _excluded(self, item: Selected, reason: str, error: str) -> Grade:
         task = item.case.task
@@ -154,14 +151,6 @@ class Recorder:
 
     def _tasks_once(self) -> Sequence[Selected]:
         return list({(s.case.task.benchmark, s.case.task.id): s for s in self.selected.values()}.values())
-
-    def _facts(self) -> dict[tuple[str, str], TaskFacts]:
-        facts = {}
-        for name, plan in self.plan.benchmarks.items():
-            bounds = (0.0, 1.0) if plan.benchmark.scoring.clip else None
-            for task in plan.data.tasks:
-                facts[name, task.id] = TaskFacts(task.cluster, task.groups.get("track", ""), bounds)
-        return facts
 
     def _manifest(self, finished_at: str | None) -> dict[str, Any]:
         from pytest_rubrics.config import settings_without_secrets

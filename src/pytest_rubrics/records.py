@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from pytest_rubrics.faults import Fault, FaultsError
+from pytest_rubrics.figures import Figures, figures_of
 from pytest_rubrics.grades import Grade, GradeId
 from pytest_rubrics.redaction import redact_json
 from pytest_rubrics.tasks import Task
@@ -77,6 +78,43 @@ class RunWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredGrades(Sequence[Grade]):
+    """Whole grades, read from ``results.jsonl`` one at a time: all answers of a large run would not fit into memory.
+
+    Attributes:
+        path: The file.
+        offsets: Where the line of each grade begins.
+    """
+
+    path: Path
+    offsets: Sequence[int]
+
+    def __len__(self) -> int:
+        """Number of grades."""
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Grade]:
+        """Read the grades in their order."""
+        if not self.offsets:
+            return
+        with self.path.open("rb") as file:
+            for offset in self.offsets:
+                file.seek(offset)
+                yield Grade.from_record(json.loads(file.readline()))
+
+    @overload
+    def __getitem__(self, index: int) -> Grade: ...
+    @overload
+    def __getitem__(self, index: slice) -> StoredGrades: ...
+    def __getitem__(self, index: int | slice) -> Grade | StoredGrades:
+        """Read one grade, or point to some of them."""
+        if isinstance(index, slice):
+            return StoredGrades(self.path, self.offsets[index])
+        (grade,) = StoredGrades(self.path, [self.offsets[index]])
+        return grade
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A run folder, read.
 
@@ -84,14 +122,16 @@ class Run:
         folder: Where it is.
         manifest: What was run.
         tasks: Records of tasks by (benchmark, task id).
-        grades: The last grade of every id, in the order of their first appearance.
+        figures: Numbers of the last grade of every id, in the order of their first appearance.
+        grades: The same grades with answers and justifications, read anew from the file whenever they are asked for.
         broken_lines: Lines of ``results.jsonl`` that could not be read, such as one cut off by a kill.
     """
 
     folder: Path
     manifest: Mapping[str, Any]
     tasks: Mapping[tuple[str, str], Mapping[str, Any]]
-    grades: list[Grade]
+    figures: list[Figures]
+    grades: StoredGrades
     broken_lines: int = 0
 
 
@@ -108,11 +148,13 @@ def read_run(folder: Path) -> Run:
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     tasks = {_task_line_id(row): row for row in _read_lines(folder / TASKS)}
     broken: list[int] = []
-    grades: dict[GradeId, Grade] = {}
-    for row in _read_lines(folder / RESULTS, broken):
-        grade = Grade.from_record(row)
-        grades[grade.id] = grade
-    return Run(folder, manifest, tasks, list(grades.values()), len(broken))
+    last: dict[GradeId, tuple[int, Figures]] = {}
+    for offset, row in _read_rows(folder / RESULTS, broken):
+        figures = figures_of(Grade.from_record(row))
+        last[figures.id] = offset, figures
+    offsets = [offset for offset, _ in last.values()]
+    numbers = [figures for _, figures in last.values()]
+    return Run(folder, manifest, tasks, numbers, StoredGrades(folder / RESULTS, offsets), len(broken))
 
 
 def task_record(task: Task) -> dict[str, Any]:
@@ -126,6 +168,7 @@ def task_record(task: Task) -> dict[str, Any]:
         "topics": list(task.topics),
         "groups": dict(task.groups),
         "cluster": task.cluster,
+        "value": None if task.value is None else {"currency": task.value[0], "amount": task.value[1]},
         "system_prompt": task.system_prompt,
         "prompt": task.prompt,
         "criteria": [{"id": c.id, "text": c.text, "weight": c.weight, "tag": c.tag} for c in task.criteria],
@@ -166,18 +209,23 @@ def _ends_in_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _read_lines(path: Path, broken: list[int] | None = None) -> Iterator[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    return (row for _, row in _read_rows(path, []))
+
+
+def _read_rows(path: Path, broken: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object and the offset of its line; the numbers of lines that hold none go to ``broken``."""
     if not path.is_file():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
+        offset = 0
         for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
+                row = json.loads(line) if line.strip() else None
+            except ValueError:  # no JSON, or a character that a kill cut in two
                 row = None
             if isinstance(row, dict):
-                yield row
-            elif broken is not None:
+                yield offset, row
+            elif line.strip():
                 broken.append(number)
+            offset += len(line)

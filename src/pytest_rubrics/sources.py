@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from pytest_rubrics.data_files import read_data_file, rows_of
 from pytest_rubrics.faults import Fault, FaultsError, gather
 from pytest_rubrics.rows import RowReader, read_tasks
 from pytest_rubrics.tasks import Task
+from pytest_rubrics.values import load_values
 
 if TYPE_CHECKING:
     from pytest_rubrics.benchmarks import Benchmark
@@ -61,6 +62,8 @@ class Source:
         tasks: list[Task] = []
         with gather(faults):
             tasks = read_tasks(benchmark.name, benchmark.spec, list(contents.values()))
+        with gather(faults):
+            tasks = _with_values(tasks, benchmark.values)
         if faults:
             raise FaultsError(faults)
         return Loaded(tasks, {name: content.sha256 for name, content in contents.items()}, origin)
@@ -83,6 +86,12 @@ class Source:
             message = f"the benchmark {benchmark.name!r} names no hub, so there is nothing to download."
             raise FaultsError([Fault("--source full", message, fix="Give the path of the data, or use sample.")])
         return fetch(hub, self.data_dir / benchmark.name / hub.first.revision)
+
+
+def _with_values(tasks: list[Task], table: Path | None) -> list[Task]:
+    """The tasks with their economic value, where the table holds them."""
+    values = load_values(table) if table else {}
+    return [replace(task, value=values[task.id]) if task.id in values else task for task in tasks]
 
 
 def published_files(benchmark: Benchmark, path: Path) -> dict[str, Path]:

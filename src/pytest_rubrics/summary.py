@@ -1,132 +1,199 @@
-"""Sums up grades: counts, means with intervals, tokens and cost, per model and per subset. Pure."""
+"""Sums up grades: counts, means with intervals, tokens and cost, per model and per slice. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
-from pytest_rubrics.grades import Grade
-from pytest_rubrics.statistics import intervals
+from pytest_rubrics.economics import PARTIAL_CREDIT, economic_value
+from pytest_rubrics.estimates import estimate
+from pytest_rubrics.facts import Facts
+from pytest_rubrics.figures import Figures
+from pytest_rubrics.repeats_summary import repeats_summary
+from pytest_rubrics.statistics.intervals import exclusion_bounds
+from pytest_rubrics.tag_scores import DEFINITION, TagScore
+from pytest_rubrics.task_results import TaskResult, task_results
 
-# Where a subset's tasks stand: benchmark, model, judge.
-Group = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """What summing up needs to know of a task.
-
-    Attributes:
-        cluster: Tasks that share it are not independent.
-        track: ``global`` or ``cn`` where the benchmark has tracks, else empty: tracks are never pooled.
-        bounds: Lowest and highest possible score, or None where it has no bounds.
-    """
-
-    cluster: str = ""
-    track: str = ""
-    bounds: tuple[float, float] | None = None
+Results: TypeAlias = Sequence[TaskResult]
+PartName: TypeAlias = tuple[str, str, str]
+"""Benchmark, model, judge."""
 
 
-def summarise(grades: Iterable[Grade], facts: Mapping[tuple[str, str], TaskFacts]) -> list[dict[str, Any]]:
-    """One part for each benchmark x model x judge, with its subsets and tracks.
+def results_by_part(figures: Iterable[Figures], facts: Facts) -> dict[PartName, list[TaskResult]]:
+    """The tasks of each benchmark x model x judge.
 
     Args:
-        grades: The last grade of every id.
-        facts: Of each task, by (benchmark, task id).
+        figures: Of the last grade of every id.
+        facts: Of the tasks.
     """
-    groups: dict[Group, list[Grade]] = defaultdict(list)
-    for grade in grades:
-        groups[grade.benchmark, grade.model, grade.judge].append(grade)
-    return [_part(group, members, facts) for group, members in groups.items()]
+    parts: dict[PartName, list[Figures]] = defaultdict(list)
+    for each in figures:
+        parts[each.benchmark, each.model, each.judge].append(each)
+    return {name: task_results(members, facts) for name, members in parts.items()}
 
 
-def _part(group: Group, grades: Sequence[Grade], facts: Mapping[tuple[str, str], TaskFacts]) -> dict[str, Any]:
-    benchmark, model, judge = group
-    subsets: dict[str, list[Grade]] = defaultdict(list)
-    tracks: dict[str, list[Grade]] = defaultdict(list)
-    for grade in grades:
-        subsets[grade.subset].append(grade)
-        tracks[_facts(grade, facts).track].append(grade)
+def summary_part(name: PartName, results: Results) -> dict[str, Any]:
+    """The summary of one benchmark x model x judge, with its tracks, subsets, groups and tags."""
+    benchmark, model, judge = name
+    tracks = _split(results, lambda result: result.facts.track)
+    subsets = _split(results, lambda result: result.subset)
+    has_values = any(result.facts.value for result in results)
     return {
         "benchmark": benchmark,
         "model": model,
         "judge": judge,
-        "track": grades[0].track,
-        **numbers(grades, facts),
-        "reasons": _reasons(grades),
-        "tracks": {name: numbers(members, facts) for name, members in tracks.items() if name},
-        "subsets": {name: numbers(members, facts) for name, members in subsets.items()},
+        "track": results[0].grades[0].track,
+        **numbers(results),
+        "reasons": _reasons(results),
+        "tracks": {
+            track: {**numbers(members), **(_slices(members, topics=False) if len(tracks) > 1 else {})}
+            for track, members in tracks.items()
+        },
+        "subsets": {subset: numbers(members) for subset, members in subsets.items()},
+        **_slices(results, topics=True),
+        "definitions": {"tags": DEFINITION, **({"partial_credit": PARTIAL_CREDIT} if has_values else {})},
     }
 
 
-def numbers(grades: Sequence[Grade], facts: Mapping[tuple[str, str], TaskFacts]) -> dict[str, Any]:
-    """The figures of some grades.
+def numbers(results: Results) -> dict[str, Any]:
+    """All figures of some tasks.
 
     Means are over tasks: with repeats a task's score is the mean over its graded repeats, its pass their share.
     """
-    states = [grade.state for grade in grades]
-    graded = [grade for grade in grades if grade.state != "excluded"]
-    by_task: dict[str, list[Grade]] = defaultdict(list)
-    for grade in graded:
-        by_task[grade.task_id].append(grade)
-    clusters = [_facts(members[0], facts).cluster or task_id for task_id, members in by_task.items()]
-    scores = [_mean([grade.score or 0.0 for grade in members]) for members in by_task.values()]
-    passes = [_mean([float(bool(g.passed)) for g in members]) for members in by_task.values()]
-    has_mark = any(grade.passed is not None for grade in graded)
+    grades = [figures for result in results for figures in result.grades]
     return {
-        "tasks": len({grade.task_id for grade in grades}),
-        "scored": states.count("scored"),
-        "failed": states.count("failed"),
-        "excluded": states.count("excluded"),
-        "coverage": len(graded) / len(grades) if grades else None,
-        "metric": next((name for grade in graded for name in grade.metrics or {}), None),
-        "mean": _estimate(scores, clusters, _facts(grades[0], facts).bounds),
-        "pass_rate": _estimate(passes, clusters, (0.0, 1.0)) if has_mark else None,
+        **_short_numbers(results),
+        "macro_mean": _macro_mean(results),
+        "exclusion_bounds": _exclusion_bounds(results),
+        "repeats": repeats_summary(results),
+        "economic_value": economic_value(results),
         "tokens": _tokens(grades),
-        "cost_usd": {part: _sum([grade.cost_usd.get(part) for grade in grades]) for part in ("answer", "judge")},
-        "spent_usd": _sum([grade.spent_usd for grade in grades]),
+        "cost_usd": {
+            "answer": _sum(figures.cost_usd[0] for figures in grades),
+            "judge": _sum(figures.cost_usd[1] for figures in grades),
+        },
+        "spent_usd": _sum(figures.spent_usd for figures in grades),
     }
 
 
-def _estimate(
-    values: Sequence[float], clusters: Sequence[str], bounds: tuple[float, float] | None
-) -> dict[str, Any] | None:
-    if not values:
-        return None
-    estimate = intervals.mean(values, clusters=clusters, bounds=bounds)
-    ci95 = None if estimate.low is None else [estimate.low, estimate.high]
-    return {"value": estimate.value, "ci95": ci95}
-
-
-def _facts(grade: Grade, facts: Mapping[tuple[str, str], TaskFacts]) -> TaskFacts:
-    return facts.get((grade.benchmark, grade.task_id), TaskFacts())
-
-
-def _reasons(grades: Sequence[Grade]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for grade in grades:
-        if grade.reason:
-            counts[f"{grade.state}: {grade.reason}"] += 1
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _tokens(grades: Sequence[Grade]) -> dict[str, dict[str, int]]:
+def _short_numbers(results: Results) -> dict[str, Any]:
+    states = Counter(figures.state for result in results for figures in result.grades)
+    total = states.total()
+    scored = [(result.score, result.facts) for result in results if result.score is not None]
+    marked = [(result.passed, result.facts) for result in results if result.passed is not None]
     return {
-        part: {
-            name: sum(grade.usage.get(part, {}).get(name, 0) for grade in grades)
-            for name in ("input_tokens", "output_tokens")
-        }
-        for part in ("answer", "judge")
+        "tasks": len(results),
+        "scored": states["scored"],
+        "failed": states["failed"],
+        "excluded": states["excluded"],
+        "coverage": (total - states["excluded"]) / total if total else None,
+        "metric": next((figures.metric for result in results for figures in result.graded), None),
+        "mean": estimate(
+            [score for score, _ in scored], [facts.cluster for _, facts in scored], results[0].facts.bounds
+        ),
+        "pass_rate": estimate([share for share, _ in marked], [facts.cluster for _, facts in marked]),
     }
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
+def _macro_mean(results: Results) -> dict[str, Any] | None:
+    """The mean of the domain means; None where there is only one domain."""
+    scored = [(result.score, result.facts) for result in results if result.score is not None]
+    domains = [facts.domain for _, facts in scored]
+    count = len(set(domains))
+    if count < 2:
+        return None
+    values, clusters = [score for score, _ in scored], [facts.cluster for _, facts in scored]
+    return {"domains": count, **(estimate(values, clusters, results[0].facts.bounds, domains) or {})}
+
+
+def _exclusion_bounds(results: Results) -> dict[str, list[float | None]] | None:
+    """The lowest and highest mean, and pass rate, that the excluded could bring; None where nothing is open."""
+    grades = [(result, figures) for result in results for figures in result.grades]
+    if all(figures.state != "excluded" and figures.low == figures.high for _, figures in grades):
+        return None
+    tasks = [result.id for result, _ in grades]
+
+    def bounds(values: Sequence[float | None], low: Sequence[float], high: Sequence[float]) -> list[float | None]:
+        found = exclusion_bounds(values, low=low, high=high, tasks=tasks)
+        return [found.low, found.high]
+
+    lowest = [result.facts.lowest if figures.low is None else figures.low for result, figures in grades]
+    highest = [result.facts.highest if figures.high is None else figures.high for result, figures in grades]
+    found = {"mean": bounds([None] * len(grades), lowest, highest)}
+    if any(figures.passed is not None for _, figures in grades):
+        marks = [None if figures.passed is None else float(figures.passed) for _, figures in grades]
+        found["pass_rate"] = bounds(marks, [0.0] * len(grades), [1.0] * len(grades))
+    return found
+
+
+def _slices(results: Results, *, topics: bool) -> dict[str, Any]:
+    """The figures by group, and by tag."""
+    fields = dict.fromkeys(name for result in results for name in result.facts.groups)
+    chosen = [name for name in fields if topics or not name.startswith("topic_")]
+    return {
+        "groups": {
+            name: {value: _short_numbers(members) for value, members in _by_group(results, name).items()}
+            for name in chosen
+        },
+        "tags": _tags(results),
+    }
+
+
+def _tags(results: Results) -> dict[str, dict[str, Any]]:
+    tags = dict.fromkeys(tag for result in results for tag in result.facts.tags)
+    return {tag: _tag(tag, [result for result in results if tag in result.tags]) for tag in tags}
+
+
+def _tag(tag: str, results: Results) -> dict[str, Any]:
+    def column(get: Callable[[TagScore], float | None], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Any:
+        found = [(get(result.tags[tag]), result.facts.cluster) for result in results]
+        known = [(value, cluster) for value, cluster in found if value is not None]
+        return estimate([value for value, _ in known], [cluster for _, cluster in known], bounds)
+
+    figures = {
+        "tasks": len(results),
+        "score": column(lambda scores: scores.score),
+        "hit_rate": column(lambda scores: scores.hit_rate),
+        "avoidance_rate": column(lambda scores: scores.avoidance_rate),
+    }
+    if results and not results[0].facts.clip:
+        figures["weight_ratio"] = column(lambda scores: scores.weight_ratio, None)
+    return figures
+
+
+def _split(results: Results, name: Callable[[TaskResult], str | None]) -> dict[str, list[TaskResult]]:
+    """The tasks by a name, in the order of its first appearance; those without one are left out."""
+    parts: dict[str, list[TaskResult]] = defaultdict(list)
+    for result in results:
+        if value := name(result):
+            parts[value].append(result)
+    return parts
+
+
+def _by_group(results: Results, name: str) -> dict[str, list[TaskResult]]:
+    return _split(results, lambda result: result.facts.groups.get(name))
+
+
+def _reasons(results: Results) -> dict[str, int]:
+    grades = [figures for result in results for figures in result.grades]
+    counts = Counter(f"{figures.state}: {figures.reason}" for figures in grades if figures.reason)
+    return dict(counts.most_common())
+
+
+def _tokens(grades: Sequence[Figures]) -> dict[str, dict[str, int]]:
+    sums = [sum(column) for column in zip(*(figures.tokens for figures in grades), strict=True)]
+    return {
+        "answer": {"input_tokens": sums[0], "output_tokens": sums[1]},
+        "judge": {"input_tokens": sums[2], "output_tokens": sums[3]},
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
     """A sum; unknown as soon as one value is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

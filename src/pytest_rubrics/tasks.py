@@ -43,6 +43,7 @@ class Task:
         markers: Markers of the item: subset, track, domain.
         groups: Further fields to report by, such as ``time_sensitivity``.
         cluster: Tasks that share it are not independent, such as translations of one case.
+        value: Economic value: currency, and what an expert's work on it costs; None where there is none.
     """
 
     benchmark: str
@@ -57,3 +58,4 @@ class Task:
     markers: tuple[str, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
+    value: tuple[str, float] | None = None
