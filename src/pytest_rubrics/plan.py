@@ -147,6 +147,7 @@ def make_plan(
         for plan in plans.values():
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
+            faults += _wrong_scale(plan.benchmark, judge)
     answers = _load_answers(models, plans, workspace, faults)
     if will_call:
         faults += _missing_keys(config, models, judge)
@@ -242,6 +243,13 @@ def _missing_keys(config: RunConfig, models: Sequence[LoadedModel], judge: Loade
 
     named = [("--model", model.config) for model in models if isinstance(model.config, EndpointConfig)]
     return missing_keys([*named, *([("--judge", judge.config)] if judge else [])], config)
+
+
+def _wrong_scale(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
+    if judge.config.scale == "binary" or criteria_per_call(benchmark, judge) == 1:
+        return []
+    message = f"needs a judge that is asked about one criterion at a time, which it is not for {benchmark.name}."
+    return [Fault(str(judge.file), message, key="scale", fix="Add criteria_per_call: 1.")]
 
 
 def _same_names(names: Sequence[str]) -> list[Fault]:

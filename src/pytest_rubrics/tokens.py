@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -54,19 +55,21 @@ def _encoder() -> Callable[[str], int]:
 def split(text: str, size: int) -> list[str]:
     """Cut a text into chunks of at most ``size`` tokens, at paragraph bounds, else at sentence bounds, else anywhere.
 
-    Joined together the chunks are the text again.
+    Joined together the chunks are the text again. A single character that has more tokens is a chunk of its own.
     """
-    chunks: list[str] = []
-    current, used = [""], 0
-    for piece in _pieces(text, size):
-        tokens = count_tokens(piece)
-        if used and used + tokens > size:
-            chunks.append("".join(current))
-            current, used = [], 0
-        current.append(piece)
-        used += tokens
-    chunks.append("".join(current))
-    return chunks
+    pieces = deque(_pieces(text, size))
+    chunks = []
+    while pieces:
+        current, room = [pieces.popleft()], size
+        room -= count_tokens(current[0])
+        while pieces and (tokens := count_tokens(pieces[0])) <= room:
+            room -= tokens
+            current.append(pieces.popleft())
+        # Texts that are joined have a few tokens more, at times, than the sum of their own.
+        while len(current) > 1 and exceeds("".join(current), size):
+            pieces.appendleft(current.pop())
+        chunks.append("".join(current))
+    return chunks or [text]
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job
 from pytest_rubrics.judging.asking import Asker
 from pytest_rubrics.judging.criterion import CriterionForm
 from pytest_rubrics.judging.judge import RubricJudge
-from pytest_rubrics.judging.sheet import STATUSES, SheetForm
+from pytest_rubrics.judging.sheet import SheetForm
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, criteria_per_call
 from pytest_rubrics.progress import Snapshot
 from pytest_rubrics.variables import UnsetVariableError
@@ -183,7 +183,6 @@ class Wiring:
         sheet = SheetForm(
             asker,
             templates.get("sheet", {}),
-            {language: STATUSES[language if config.language == "match" else config.language] for language in STATUSES},
             config.show_weights,
             fixed_order=config.serve is not None,
             max_justification=config.max_justification,
@@ -194,9 +193,10 @@ class Wiring:
             config.show_weights,
             ternary=config.scale == "ternary",
             max_justification=config.max_justification,
-            chunk_size=config.chunk_size,
+            chunk_size=min(config.chunk_size, config.context_limit),
         )
-        marker = RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing)
+        language = None if config.language == "match" else config.language
+        marker = RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing, language)
         return Bench(judge.name, marker, endpoint, plan.benchmark.scoring)
 
     def _endpoint(self, role: str, name: str, config: EndpointConfig) -> Endpoint:

@@ -31,18 +31,31 @@ _BRIEF = {
 
 @dataclass(slots=True)
 class Asked(Generic[Reading]):
-    """The replies of one question to a judge, and the reading of the last one."""
+    """What came of one question to a judge.
+
+    Attributes:
+        reading: Reading of the last reply; None where none could be read.
+        replies: Paid replies.
+        keys: Their cache keys.
+        fault: What was wrong with the last malformed reply.
+        malformed: Number of malformed replies.
+        error: Why a call gave no reply, or None.
+    """
 
     reading: Reading | None = None
     replies: list[Reply] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     fault: str = ""
+    malformed: int = 0
+    error: CallError | None = None
 
     def add(self, other: Asked[Any]) -> None:
-        """Count the replies of another question in."""
+        """Count another question in, but for its reading."""
         self.replies += other.replies
         self.keys += other.keys
         self.fault = other.fault or self.fault
+        self.malformed += other.malformed
+        self.error = self.error or other.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +103,15 @@ class Asker:
         language: str,
         round_: Round,
     ) -> Asked[Reading]:
-        """Ask one question; ``reading`` of the result is None when every attempt was malformed.
-
-        Raises:
-            CallError: A call failed.
-        """
+        """Ask one question; ``reading`` of the result is None when every attempt was malformed, or a call failed."""
 
         async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
             return await self._until_read(self._request(messages, form, round_.repeat), read, language, round_)
 
-        return await self.output.ask(schema, send)
+        try:
+            return await self.output.ask(schema, send)
+        except CallError as error:
+            return Asked(error=error)
 
     def _request(self, messages: Sequence[Message], form: Mapping[str, Any] | None, repeat: int) -> Request:
         return Request(
@@ -120,7 +132,14 @@ class Asker:
         asked: Asked[Reading] = Asked()
         request = question.again(opening.attempt)
         for number in range(1, self.attempts + 1):
-            reply = await self.gateway.complete(request, self.endpoint, round_.turn, opening if number == 1 else None)
+            begins = opening if number == 1 else None
+            try:
+                reply = await self.gateway.complete(request, self.endpoint, round_.turn, begins)
+            except CallError as error:
+                if not asked.replies:
+                    raise  # the endpoint may take another form of the question
+                asked.error = error
+                return asked
             asked.replies.append(reply)
             asked.keys.append(request.key())
             try:
@@ -128,6 +147,7 @@ class Asker:
                 return asked
             except MalformedReplyError as error:
                 asked.fault = str(error)
+                asked.malformed += 1
             request = question.again(
                 opening.attempt + number, [*question.messages, *_complaint(reply, asked.fault, language)]
             )

@@ -44,21 +44,13 @@ class CriterionForm:
     chunk_size: int = 100_000
 
     async def ask(self, task: Task, answer: str, criterion: Criterion, round_: Round) -> Asked[CriterionReading]:
-        """The reading of one criterion, or None where no reply could be read.
-
-        Raises:
-            CallError: A call failed.
-        """
+        """The reading of one criterion, or None where no reply could be read."""
         return await self._verdict("criterion", self.show_weights, task, answer, criterion, round_)
 
     async def ask_in_parts(
         self, task: Task, parts: Sequence[str], criterion: Criterion, round_: Round
     ) -> Asked[CriterionReading]:
-        """The reading of one criterion of a long report: evidence from each part, then a verdict on the evidence.
-
-        Raises:
-            CallError: A call failed.
-        """
+        """The reading of one criterion of a long report: evidence from each part, then a verdict on the evidence."""
         found = await asyncio.gather(
             *(self._evidence(task, part, number, len(parts), criterion, round_) for number, part in enumerate(parts, 1))
         )

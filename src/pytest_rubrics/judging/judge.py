@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pytest_rubrics import tokens
-from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.judging.asking import Asked, Round
 from pytest_rubrics.judging.criterion import CriterionForm
 from pytest_rubrics.judging.reply import CriterionReading
 from pytest_rubrics.judging.sheet import SheetForm
 from pytest_rubrics.judging.verdicts import Judgement, JudgingError, Verdict
-from pytest_rubrics.tasks import Criterion, Task
+from pytest_rubrics.tasks import Criterion, Language, Task
 
 # With these the judge is not to blame and the next run may get the verdict: no bound stands in for it.
 _NEVER_BOUNDED = {"authentication", "budget", "cache_miss", "credit", "interrupted"}
@@ -28,7 +27,6 @@ class _Part:
     verdicts: list[Verdict]
     missing: Sequence[Criterion]
     asked: Asked[Any]
-    error: CallError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,7 @@ class RubricJudge:
         group_size: Criteria in one call; None for all, 1 for each alone.
         context_limit: Tokens of an answer above which it is read in parts.
         on_missing: Whether a grade with unjudged criteria is excluded, or scored with bounds.
+        language: Language of the prompts; the task's if None.
     """
 
     sheet: SheetForm
@@ -48,6 +47,7 @@ class RubricJudge:
     group_size: int | None
     context_limit: int
     on_missing: Literal["exclude", "bound"] = "exclude"
+    language: Language | None = None
 
     async def judge(self, task: Task, answer: str, repeat: int, turn: Turn, *, anew: bool) -> Judgement:
         """The verdicts for one answer.
@@ -56,6 +56,7 @@ class RubricJudge:
             JudgingError: Criteria stayed unjudged; the verdicts that exist and all replies are on it.
         """
         round_ = Round(repeat, turn, anew)
+        task = replace(task, language=self.language or task.language)
         chunks = await self._chunks(answer)
         if len(chunks) > 1:
             work = [self._in_parts(task, chunks, criterion, round_) for criterion in task.criteria]
@@ -73,10 +74,7 @@ class RubricJudge:
         return await asyncio.to_thread(tokens.split, answer, self.single.chunk_size)
 
     async def _together(self, task: Task, answer: str, group: Sequence[Criterion], round_: Round) -> _Part:
-        try:
-            asked = await self.sheet.ask(task, answer, group, round_)
-        except CallError as error:
-            return _Part([], group, Asked(), error)
+        asked = await self.sheet.ask(task, answer, group, round_)
         readings = asked.reading or {}
         verdicts = [
             Verdict(criterion, float(readings[criterion.id].hit), readings[criterion.id].justification)
@@ -86,18 +84,10 @@ class RubricJudge:
         return _Part(verdicts, () if readings else group, asked)
 
     async def _alone(self, task: Task, answer: str, criterion: Criterion, round_: Round) -> _Part:
-        try:
-            asked = await self.single.ask(task, answer, criterion, round_)
-        except CallError as error:
-            return _Part([], (criterion,), Asked(), error)
-        return _of_one(criterion, asked)
+        return _of_one(criterion, await self.single.ask(task, answer, criterion, round_))
 
     async def _in_parts(self, task: Task, chunks: Sequence[str], criterion: Criterion, round_: Round) -> _Part:
-        try:
-            asked = await self.single.ask_in_parts(task, chunks, criterion, round_)
-        except CallError as error:
-            return _Part([], (criterion,), Asked(), error)
-        return _of_one(criterion, asked)
+        return _of_one(criterion, await self.single.ask_in_parts(task, chunks, criterion, round_))
 
     def _judgement(self, parts: Sequence[_Part]) -> Judgement:
         missing = [criterion for part in parts for criterion in part.missing]
@@ -107,7 +97,7 @@ class RubricJudge:
             replies=[reply for part in parts for reply in part.asked.replies],
             keys=[key for part in parts for key in part.asked.keys],
         )
-        errors = [part.error for part in parts if part.error is not None]
+        errors = [part.asked.error for part in parts if part.missing and part.asked.error is not None]
         if not missing:
             return judgement
         final = [error for error in errors if error.reason in _NEVER_BOUNDED]
@@ -118,8 +108,7 @@ class RubricJudge:
             raise JudgingError(worst.reason, f"judge {worst}", judgement)
         bad = next(part for part in parts if part.missing)
         ids = ", ".join(criterion.id for criterion in missing[:10])
-        times = len(bad.asked.replies)
-        message = f"the judge's reply on {ids} was malformed {times} times; last: {bad.asked.fault}"
+        message = f"the judge's reply on {ids} was malformed {bad.asked.malformed} times; last: {bad.asked.fault}"
         raise JudgingError("judge_malformed", message, judgement)
 
 

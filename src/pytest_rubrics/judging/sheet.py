@@ -22,7 +22,6 @@ class SheetForm:
     Attributes:
         asker: The judge's endpoint.
         templates: Prompt for each language of a task.
-        statuses: Words for hit and not hit, for each language of a task.
         show_weights: Whether the judge sees the weights.
         fixed_order: Whether the schema fixes the id of each element.
         max_justification: Most characters of a justification, or None.
@@ -30,7 +29,6 @@ class SheetForm:
 
     asker: Asker
     templates: Mapping[Language, str]
-    statuses: Mapping[Language, tuple[str, str]]
     show_weights: bool
     fixed_order: bool
     max_justification: int | None = None
@@ -38,14 +36,10 @@ class SheetForm:
     async def ask(
         self, task: Task, answer: str, criteria: Sequence[Criterion], round_: Round
     ) -> Asked[dict[str, Reading]]:
-        """The readings by criterion id, or None where no reply could be read.
-
-        Raises:
-            CallError: A call failed.
-        """
+        """The readings by criterion id, or None where no reply could be read."""
         ids = [criterion.id for criterion in criteria]
         schema = sheet_schema(
-            ids, self.statuses[task.language], fixed_order=self.fixed_order, longest=self.max_justification
+            ids, STATUSES[task.language], fixed_order=self.fixed_order, longest=self.max_justification
         )
         messages = self.messages(task, answer, criteria)
         return await self.asker.ask(messages, schema, lambda text: read_sheet(text, ids), task.language, round_)
