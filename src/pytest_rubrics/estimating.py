@@ -72,7 +72,7 @@ async def _count(plan: Plan, selected: Sequence[Selected], notes: list[str]) -> 
                 gateway,
                 stand_in=lengths.stand_in(job),
                 answer_calls=lengths.answer_calls(job),
-                anew=plan.config.cache_mode == "refresh",
+                refresh=plan.config.cache_mode == "refresh",
                 retry=plan.config.retry,
             )
             tallies.add(index, job, outlook)

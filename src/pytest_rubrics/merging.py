@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_rubrics.faults import Fault, FaultsError
+from pytest_rubrics.figures import Figures
 from pytest_rubrics.grades import Grade, GradeId
 from pytest_rubrics.rebuilding import open_run, rebuild_summary, task_from_record
 from pytest_rubrics.records import Run, RunWriter
@@ -75,20 +76,22 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[t
     ]
 
 
-def merged_grades(runs: Sequence[Run], manifest: Manifest) -> list[Grade]:
-    """The grades that count, in the order of models, benchmarks and subsets."""
-    grades: dict[GradeId, Grade] = {}
-    for grade in (grade for run in runs for grade in run.grades):
-        former = grades.get(grade.id)
-        if former is None or grade.state != "excluded" or former.state == "excluded":
-            grades[grade.id] = grade
+def merged_grades(runs: Sequence[Run], manifest: Manifest) -> Iterator[Grade]:
+    """The grades that count, in the order of benchmarks, models and subsets, read one at a time."""
+    chosen: dict[GradeId, tuple[Figures, Run, int]] = {}
+    for run in runs:
+        for index, figures in enumerate(run.figures):
+            former = chosen.get(figures.id)
+            if former is None or figures.state != "excluded" or former[0].state == "excluded":
+                chosen[figures.id] = figures, run, index
     models, benchmarks = list(manifest["models"]), manifest["benchmarks"]
 
-    def place(grade: Grade) -> tuple[int, ...]:
-        subsets = benchmarks.get(grade.benchmark, {}).get("subsets", [])
-        return _index(benchmarks, grade.benchmark), _index(models, grade.model), _index(subsets, grade.subset)
+    def place(choice: tuple[Figures, Run, int]) -> tuple[int, ...]:
+        figures = choice[0]
+        subsets = benchmarks.get(figures.benchmark, {}).get("subsets", [])
+        return _index(benchmarks, figures.benchmark), _index(models, figures.model), _index(subsets, figures.subset)
 
-    return sorted(grades.values(), key=place)
+    return (run.grades[index] for _, run, index in sorted(chosen.values(), key=place))
 
 
 def merged_manifest(runs: Sequence[Run], folder: Path) -> dict[str, Any]:

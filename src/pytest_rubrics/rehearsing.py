@@ -7,7 +7,7 @@ with `CallError` where one is missing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,8 @@ from pytest_rubrics.calls.gateway import Gateway, Opening
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
-from pytest_rubrics.engine import Job, Retry
-from pytest_rubrics.grades import State
+from pytest_rubrics.engine import EVERYTHING, NOTHING, Job, Part, Retry, parts_to_retry
+from pytest_rubrics.grades import Grade, State
 from pytest_rubrics.plan import Plan
 from pytest_rubrics.wiring import Seat, Wiring
 
@@ -136,7 +136,7 @@ async def look_ahead(
     *,
     stand_in: str = "",
     answer_calls: int = 1,
-    anew: bool = False,
+    refresh: bool = False,
     retry: Retry | None = None,
 ) -> Outlook:
     """Find out what a job would call.
@@ -146,39 +146,49 @@ async def look_ahead(
         gateway: The rehearsal's.
         stand_in: A text as long as an answer, where the answer is not stored.
         answer_calls: Calls of an answer, where they are not stored.
-        anew: Whether no stored reply counts.
+        refresh: Whether no stored reply counts.
         retry: Which outcomes of former runs are asked for anew.
     """
     outlook = Outlook()
-    state = await _walk(job, gateway, stand_in, answer_calls, outlook, anew=anew)
-    if state is not None and retry in {"all", state}:
-        await _walk(job, gateway, stand_in, answer_calls, outlook, anew=True)
+    anew = EVERYTHING if refresh or retry == "all" else NOTHING
+    grade = await _walk(job, gateway, stand_in, answer_calls, outlook, anew)
+    again = parts_to_retry(grade, retry) if grade else NOTHING
+    if again:
+        await _walk(job, gateway, stand_in, answer_calls, outlook, again)
     return outlook
 
 
 async def _walk(
-    job: Job, gateway: RehearsalGateway, stand_in: str, answer_calls: int, outlook: Outlook, *, anew: bool
-) -> State | None:
-    """Go through one grade; gives its state where all of its replies are stored."""
-    answer, turn = None, Turn(0)
+    job: Job, gateway: RehearsalGateway, stand_in: str, answer_calls: int, outlook: Outlook, anew: Collection[Part]
+) -> Grade | None:
+    """Go through one grade; gives its state and reason where all of its replies are stored."""
+    answer, missing, turn = None, None, Turn(0)
     try:
-        answer = await job.contender.answerer.answer(job.task, job.repeat, turn, anew=anew)
+        answer = await job.contender.answerer.answer(job.task, job.repeat, turn, anew="answer" in anew)
     except CallError as error:
-        state: State | None = None if error.reason == "cache_miss" else "excluded"
-    else:
-        state = "failed" if answer.text is None else "scored"
-    asked = gateway.take()
-    outlook.calls += _answer_calls(job, asked, answer_calls, is_missing=state is None)
-    outlook.is_made_elsewhere = state is None and job.contender.endpoint is None
-    if state in {"failed", "excluded"}:
-        return state
+        missing = error
+    is_missing = missing is not None and missing.reason == "cache_miss"
+    outlook.calls += _answer_calls(job, gateway.take(), answer_calls, is_missing=is_missing)
+    outlook.is_made_elsewhere = is_missing and job.contender.endpoint is None
+    if missing is not None and not is_missing:
+        return _grade(job, "excluded", missing.reason)
+    if answer is not None and answer.text is None:
+        return _grade(job, "failed", answer.failure)
     outlook.answer = answer.text if answer else None
+    state: State = "scored"
+    reason = None
     try:
-        await job.bench.judge.judge(job.task, outlook.answer or stand_in, job.repeat, turn, anew=anew)
+        await job.bench.judge.judge(job.task, outlook.answer or stand_in, job.repeat, turn, anew="judge" in anew)
     except CallError as error:
-        state = None if error.reason == "cache_miss" else "excluded"
+        state, reason = "excluded", error.reason
     outlook.calls += _judge_calls(job, gateway.take(), is_exact=answer is not None)
-    return state if answer else None
+    return None if answer is None or reason == "cache_miss" else _grade(job, state, reason)
+
+
+def _grade(job: Job, state: State, reason: str | None) -> Grade:
+    task, model = job.task, job.contender
+    names = (task.benchmark, task.id, task.key, task.subset, model.name, model.track, job.bench.judge_name)
+    return Grade(*names, repeat=job.repeat, state=state, reason=reason)
 
 
 def _answer_calls(job: Job, asked: Sequence[Asked], usual: int, *, is_missing: bool) -> Iterator[Foreseen]:

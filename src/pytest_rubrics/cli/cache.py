@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_rubrics.cli.command import argument, command, complain, find_benchmark, find_workspace, say
+from pytest_rubrics.cli.command import argument, command, complain, find_workspace, say
 from pytest_rubrics.faults import Fault, FaultsError
 
 if TYPE_CHECKING:
     from pytest_rubrics.calls.cache import ReplyStore
     from pytest_rubrics.calls.reply import Reply
+    from pytest_rubrics.figures import Figures
     from pytest_rubrics.grades import Grade
     from pytest_rubrics.plan import Plan
     from pytest_rubrics.records import Run
@@ -86,24 +87,30 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _grades_of(run: Run, name: str) -> list[Grade]:
-    """The grades of a task.
+    """The grades of a task; one that has no line is as if it had been excluded.
 
     Raises:
         FaultsError: The run has no such task.
     """
+    from pytest_rubrics.grades import Grade
     from pytest_rubrics.plan import Case
-    from pytest_rubrics.rebuilding import all_grades, task_from_record
+    from pytest_rubrics.rebuilding import evidence_of
     from pytest_rubrics.suggestions import did_you_mean
 
-    names: dict[str, list[Grade]] = {}
-    for grade in all_grades(run):
-        task = task_from_record(run.tasks[grade.benchmark, grade.task_id])
-        for each in {task.key, task.id, f"{task.subset}-{task.key}", Case(task, grade.model, grade.repeat).id}:
-            names.setdefault(each, []).append(grade)
+    evidence = evidence_of(run)
+    names: dict[str, list[Figures]] = {}
+    for figures in evidence.figures:
+        task = evidence.tasks[figures.benchmark, figures.task_id]
+        case = Case(task, figures.model, figures.repeat)
+        for each in {task.key, task.id, f"{task.subset}-{task.key}", case.id}:
+            names.setdefault(each, []).append(figures)
     if name not in names:
         fix = did_you_mean(name, names) or "Give a key, a task id, or what stands in the brackets of a pytest id."
         raise FaultsError([Fault(name, f"there is no such task in {run.folder}.", fix=fix)])
-    return names[name]
+    wanted = {figures.id for figures in names[name]}
+    made = {grade.id: grade for grade in run.grades if grade.id in wanted}
+    fields = ("benchmark", "task_id", "key", "subset", "model", "track", "judge", "repeat", "state", "reason")
+    return [made.get(f.id) or Grade(**{field: getattr(f, field) for field in fields}) for f in names[name]]
 
 
 def _recorded(grade: Grade, folder: Path) -> Iterator[tuple[str, str, Reply | None]]:
@@ -151,32 +158,33 @@ async def _look_ahead(plan: Plan, grades: list[Grade], notes: list[str]) -> list
     with rehearsal(plan, notes) as (wiring, gateway):
         for grade in grades:
             entry = plan.benchmarks[grade.benchmark]
-            task = next(task for task in entry.data.tasks if task.id == grade.task_id)
+            task = next((task for task in entry.data.tasks if task.id == grade.task_id), None)
+            if task is None or grade.model not in {model.name for model in plan.models}:
+                notes.append(f"{_name(grade)}: there is no such task or model any more")
+                continue
             (job,) = wiring.jobs([(entry, Case(task, grade.model, grade.repeat))])
             found.append((grade, await look_ahead(job, gateway, stand_in=grade.answer or "")))
     return found
 
 
 def _plan_today(run: Run, grades: list[Grade], folder: Path) -> Plan:
-    """A plan of the same run, from the files as they are now and the tasks as they were."""
-    from pytest_rubrics.config import load_judge, load_model
+    """A plan of the same run, from the files as they are now.
+
+    Raises:
+        FaultsError: A file that the run used is missing or has faults.
+    """
     from pytest_rubrics.options import read_options
-    from pytest_rubrics.plan import BenchmarkPlan, Plan, judge_templates
-    from pytest_rubrics.rebuilding import task_from_record
-    from pytest_rubrics.sources import Loaded
+    from pytest_rubrics.plan import make_plan
 
     workspace, here = find_workspace(), Path.cwd()
     given = {**run.manifest["options"], "cache_dir": str(folder), "shard": None, "gate": None}
     config = read_options(given, {}, workspace.root, here)
-    judge = load_judge(config.judge, workspace, here)
-    plans = {}
-    for name in {grade.benchmark for grade in grades}:
-        benchmark = find_benchmark(name, workspace)
-        tasks = [task_from_record(row) for (owner, _), row in run.tasks.items() if owner == name]
-        plans[name] = BenchmarkPlan(benchmark, Loaded(tasks, {}, ""), None)
-        plans[name].templates = judge_templates(benchmark, judge, workspace)
-    models = [load_model(model, workspace, here) for model in config.model]
-    return Plan(config, workspace, models, judge, None, plans)
+    names = {grade.benchmark for grade in grades}
+    paths = [path for name in names if (path := workspace.locate(f"benchmarks/{name}"))]
+    plan = make_plan(config, workspace, paths, here, will_call=False)
+    if plan is None:
+        raise FaultsError([Fault(str(workspace.root), f"has no benchmark {', '.join(names)} any more.")])
+    return plan
 
 
 def _changes(run: Run, plan: Plan) -> Iterator[str]:
@@ -240,7 +248,7 @@ def _opened(folder: Path) -> Iterator[ReplyStore]:
         with closing(ReplyStore(folder, warn=complain)) as store:
             yield store
     except StoreError as error:
-        raise FaultsError([Fault(str(folder), str(error))]) from error
+        raise FaultsError([Fault("cache", str(error))]) from error
 
 
 def _size(count: float) -> str:

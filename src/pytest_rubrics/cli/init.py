@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pytest_rubrics.cli.command import argument, command, say
@@ -94,7 +95,7 @@ def init(options: argparse.Namespace) -> None:
         say(f"wrote {path}")
     say(f"""
 Try:
-  cd {options.dir}
+  cd {shlex.quote(options.dir)}
   rubrics doctor
   pytest --limit 1
   pytest --estimate --source full --model example --judge example""")
