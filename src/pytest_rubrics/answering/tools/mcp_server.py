@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -176,7 +177,7 @@ class McpSession:
         except UnsetVariableError as error:
             raise CallError("error", str(error)) from error
         if source.url is None:
-            program, *arguments = source.command
+            program, *arguments = _with_its_children(source.command)
             parameters = StdioServerParameters(command=program, args=arguments, env=env, cwd=source.root)
             return await stack.enter_async_context(Client(stdio_client(parameters, errlog=said)))  # type: ignore[arg-type]
         import httpx2
@@ -187,6 +188,11 @@ class McpSession:
 
     def _unusable(self, reason: str) -> CallError:
         return CallError("error", redact(f"the MCP server {self.source.name} cannot be used: {reason}"))
+
+
+def _with_its_children(command: Sequence[str]) -> Sequence[str]:
+    """A command that ends what the server has started when the server ends; the library does so only by force."""
+    return command if os.name == "nt" else ("/bin/sh", "-c", '"$@"; kill -9 0', "sh", *command)
 
 
 def _is_closed(error: Exception) -> bool:
