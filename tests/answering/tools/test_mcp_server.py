@@ -97,7 +97,9 @@ class TestSession:
         use(McpSource(COMMAND), work)
         until(lambda: not is_running(str(SERVER)) and not is_running("sleep 71600"))
 
-    def test_the_environment_holds_what_the_yaml_names_and_no_other_secret(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_holds_what_the_yaml_names_and_no_other_secret(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "the-secret-word")
         monkeypatch.setenv("SEARCH_KEY_HERE", "the-other-word-1")
         source = McpSource(COMMAND, env={"SEARCH_KEY": Secret("${SEARCH_KEY_HERE}", name="SEARCH_KEY")})
@@ -154,7 +156,10 @@ class TestAgent:
     def test_a_replay_starts_no_server(self, tmp_path: Path) -> None:
         counted = tmp_path / "starts"
         source = McpSource(("/bin/sh", "-c", f"echo x >> {counted}; exec {sys.executable} {SERVER}"))
-        with Provider(script=[tool_calls(("add", {"a": 2, "b": 3})), "Five."]) as server, bench(tmp_path, server.url) as own:
+        with (
+            Provider(script=[tool_calls(("add", {"a": 2, "b": 3})), "Five."]) as server,
+            bench(tmp_path, server.url) as own,
+        ):
             first = answer(own.agent(source))
             again = answer(own.agent(source))
             assert server.count() == 2
@@ -168,7 +173,10 @@ class TestAgent:
             given = answer(own.agent(McpSource(COMMAND)))
         results = [call["result"] for entry in given.trajectory[:-1] for call in entry["calls"]]
         assert results[0] == "one"
-        assert results[1] == "[The server of this tool was started anew: what earlier calls had set up in it is gone.]\ntwo"
+        assert (
+            results[1]
+            == "[The server of this tool was started anew: what earlier calls had set up in it is gone.]\ntwo"
+        )
 
     def test_nothing_is_paid_where_a_server_does_not_start(self, tmp_path: Path) -> None:
         with Provider(script=["Done."]) as server, bench(tmp_path, server.url) as own:
