@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_rubrics.progress import ProgressLine
     from pytest_rubrics.recorder import Recorder, Selected
     from pytest_rubrics.wiring import Wiring
+    from pytest_rubrics.workers import Workers
 
 WORKER_INPUT = "rubrics"
 
@@ -38,10 +40,13 @@ class Session:
         indices: Job of each item, by node id.
         progress: The progress line; None in a worker.
         verdict: The gate's sentence, printed last.
+        summary: What is printed as a table.
+        workers: The workers of this controller, if there are any.
     """
 
     plan: Plan
     recorder: Recorder | None = None
+    workers: Workers | None = None
     wiring: Wiring | None = None
     indices: dict[str, int] = field(default_factory=dict)
     progress: ProgressLine | None = None
@@ -100,7 +105,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from pytest_rubrics.records import RunWriter
 
         state.recorder = Recorder(plan, RunWriter(plan.config.run_dir))
-        _treat_as_ctrl_c()
+    _treat_as_ctrl_c(session.config)
+    session.config.pluginmanager.register(InterruptHook(state), "rubrics-interrupt")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -144,7 +150,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Take the selection from the first worker; xdist itself checks that all agree."""
     state = node.config.stash.get(SESSION, None)
-    if state and state.recorder and not state.recorder.selected:
+    if state and state.recorder and not state.recorder.selected and _will_run(node.config):
         _select(node.config, state, ids)
 
 
@@ -152,13 +158,28 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
     state = node.config.stash.get(SESSION, None)
-    if state:
-        config = state.plan.config
-        node.workerinput[WORKER_INPUT] = {
-            "run": config.run,
-            "started_at": config.started_at,
-            "run_dir": str(config.run_dir),
-        }
+    if state is None:
+        return
+    if state.workers is None:
+        from pytest_rubrics.workers import Workers
+
+        state.workers = Workers()
+    config = state.plan.config
+    node.workerinput[WORKER_INPUT] = {
+        "run": config.run,
+        "started_at": config.started_at,
+        "run_dir": str(config.run_dir),
+        "seat": state.workers.sit(node.gateway.id),
+        "sign": str(state.workers.sign) if node.gateway.spec.popen else None,  # a worker elsewhere cannot see it
+    }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Free the seat of a worker that is gone; xdist may start another in its place."""
+    state = node.config.stash.get(SESSION, None)
+    if state and state.workers:
+        state.workers.leave(node.gateway.id)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -259,6 +280,25 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         plain["progress"] = state.wiring.snapshot().to_plain()
     report.__dict__["rubrics"] = plain
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptHook:
+    """Stops launching as soon as a run is interrupted, before pytest says anything.
+
+    Attributes:
+        state: The session.
+    """
+
+    state: Session
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Launch nothing more, in any process of the run."""
+        if self.state.wiring is not None:
+            self.state.wiring.engine.stop_launching()
+        if self.state.workers is not None:
+            self.state.workers.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,10 +467,8 @@ def _start_engine(session: pytest.Session, state: Session, items: list[pytest.It
 
     config = session.config
     state.indices = {item.nodeid: index for index, item in enumerate(items)}
-    skipped = {
-        index for index, item in enumerate(items) if any(item.iter_markers("skip")) or any(item.iter_markers("skipif"))
-    }
-    stops_early = bool(config.getoption("maxfail", 0)) or getattr(session, "shouldfail", False)
+    skipped = {index for index, item in enumerate(items) if _may_be_skipped(item)}
+    stops_early = bool(config.getoption("maxfail", 0)) or bool(config.getoption("stepwise", False))
     selected = [_selected_of(item) for item in items]
     try:
         state.wiring = wire(
@@ -438,24 +476,39 @@ def _start_engine(session: pytest.Session, state: Session, items: list[pytest.It
             [(one.plan, one.case) for one in selected],
             _seat(config, Seat),
             held_back=skipped,
-            stops_early=bool(stops_early),
+            stops_early=stops_early,
             warn=lambda message: _write_lines(config, [f"rubrics: {message}"]),
         )
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error
 
 
+def _may_be_skipped(item: pytest.Item) -> bool:
+    """Whether marks may keep an item from running; a condition that is a text is pytest's to evaluate."""
+    if any(item.iter_markers("skip")) or any(mark.kwargs.get("run") is False for mark in item.iter_markers("xfail")):
+        return True
+    conditions = [
+        (mark.kwargs["condition"],) if "condition" in mark.kwargs else mark.args for mark in item.iter_markers("skipif")
+    ]
+    return any(not given or any(isinstance(one, str) or one for one in given) for given in conditions)
+
+
 def _seat(config: pytest.Config, seat: Any) -> Any:
-    told = getattr(config, "workerinput", None)
-    if told is None:
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is None:
         return seat()
-    number = int(told["workerid"].removeprefix("gw"))
-    parent = os.getppid()
-    # A worker whose controller is gone is adopted by another process.
-    return seat(number % told["workercount"], told["workercount"], lambda: os.getppid() == parent)
+    told = workerinput[WORKER_INPUT]
+    if told["sign"] is None:
+        return seat(told["seat"], workerinput["workercount"])
+    from pytest_rubrics.workers import goes_on
+
+    sign = Path(told["sign"])
+    return seat(told["seat"], workerinput["workercount"], lambda: goes_on(sign))
 
 
 def _tick(config: pytest.Config, state: Session) -> None:
+    if state.wiring is not None and not state.wiring.seat.may_launch():
+        raise KeyboardInterrupt("the controller has stopped the run")
     if state.progress is None or state.wiring is None:
         return
     state.progress.update("main", state.wiring.snapshot())
@@ -468,6 +521,8 @@ def _tick(config: pytest.Config, state: Session) -> None:
 
 
 def _end(session: pytest.Session, state: Session) -> None:
+    if state.workers is not None:
+        state.workers.stop()
     message = state.wiring.close() if state.wiring is not None else None
     if message:
         _write_lines(session.config, [f"rubrics: {message}"])
@@ -509,7 +564,11 @@ def _is_estimate(config: pytest.Config) -> bool:
     return bool(getattr(config.option, "rubrics_estimate", None) or os.environ.get("RUBRICS_ESTIMATE"))
 
 
-def _treat_as_ctrl_c() -> None:
+def _reset(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_DFL)
+
+
+def _treat_as_ctrl_c(config: pytest.Config) -> None:
     """SIGTERM and SIGHUP end a run as Ctrl-C does: the book is closed and the table printed."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -521,3 +580,4 @@ def _treat_as_ctrl_c() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, interrupt)
+            config.add_cleanup(partial(_reset, number))

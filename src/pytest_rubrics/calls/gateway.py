@@ -254,7 +254,7 @@ class Gateway:
         if error is not None:
             raise CallError(error.reason, str(error))
         if not self.may_launch():
-            raise CallError("interrupted", "the process that ran the tests is gone")
+            raise CallError("interrupted", "the run was stopped")
 
     def _price(self, endpoint: Endpoint) -> Price | None:
         if endpoint.price is None:
