@@ -22,7 +22,7 @@ from pytest_rubrics.scoring import Scoring
 from pytest_rubrics.tasks import Task
 
 Retry = Literal["excluded", "failed", "all"]
-Part = Literal["answer", "judge"]
+Part = Literal["answer", "judge", "malformed"]  # the last: of the judge only what it could not be read on
 
 NOTHING: Collection[Part] = frozenset()
 EVERYTHING: Collection[Part] = frozenset({"answer", "judge"})
@@ -42,8 +42,10 @@ class Answerer(Protocol):
 class Judge(Protocol):
     """Turns an answer into verdicts."""
 
-    async def judge(self, task: Task, answer: str, repeat: int, turn: Turn, *, anew: bool) -> Judgement:
-        """All verdicts, or CallError."""
+    async def judge(
+        self, task: Task, answer: str, repeat: int, turn: Turn, *, anew: bool, mend: bool = False
+    ) -> Judgement:
+        """All verdicts, or CallError; with ``mend`` those are asked anew that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,9 @@ class Engine:
             if answer.text is None:
                 _fail(grade, job.bench.scoring, answer.failure or "empty")
             else:
-                judgement = await job.bench.judge.judge(job.task, answer.text, job.repeat, turn, anew="judge" in anew)
+                judgement = await job.bench.judge.judge(
+                    job.task, answer.text, job.repeat, turn, anew="judge" in anew, mend="malformed" in anew
+                )
                 self._account(grade, "judge", judgement.replies, judgement.keys)
                 _score(grade, job.bench.scoring, judgement)
                 self.progress.judged.add(index)
@@ -338,7 +342,7 @@ def parts_to_retry(grade: Grade, retry: Retry | None) -> Collection[Part]:
         case "excluded", "excluded", "malformed_response":
             return EVERYTHING
         case "excluded", "excluded", "judge_malformed":
-            return {"judge"}
+            return {"malformed"}
     return NOTHING
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from pytest_rubrics.calls.endpoint import Endpoint
@@ -66,11 +66,13 @@ class Round:
         repeat: Index of the repeat, counted from 1.
         turn: Place in the queue for slots.
         anew: Whether stored replies of former runs do not count.
+        mend: Whether questions whose stored replies are all malformed are asked anew.
     """
 
     repeat: int
     turn: Turn
     anew: bool
+    mend: bool = False
 
 
 @dataclass(slots=True)
@@ -106,7 +108,11 @@ class Asker:
         """Ask one question; ``reading`` of the result is None when every attempt was malformed, or a call failed."""
 
         async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
-            return await self._until_read(self._request(messages, form, round_.repeat), read, language, round_)
+            question = self._request(messages, form, round_.repeat)
+            asked = await self._until_read(question, read, language, round_)
+            if round_.mend and asked.reading is None and asked.error is None:
+                asked = await self._until_read(question, read, language, replace(round_, anew=True))
+            return asked
 
         try:
             return await self.output.ask(schema, send)

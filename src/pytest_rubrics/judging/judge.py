@@ -49,13 +49,23 @@ class RubricJudge:
     on_missing: Literal["exclude", "bound"] = "exclude"
     language: Language | None = None
 
-    async def judge(self, task: Task, answer: str, repeat: int, turn: Turn, *, anew: bool) -> Judgement:
+    async def judge(
+        self, task: Task, answer: str, repeat: int, turn: Turn, *, anew: bool, mend: bool = False
+    ) -> Judgement:
         """The verdicts for one answer.
+
+        Args:
+            task: The task.
+            answer: What was answered.
+            repeat: Index of the repeat.
+            turn: Place in the queue for slots.
+            anew: Whether stored replies of former runs do not count.
+            mend: Whether questions whose stored replies are all malformed are asked anew.
 
         Raises:
             JudgingError: Criteria stayed unjudged; the verdicts that exist and all replies are on it.
         """
-        round_ = Round(repeat, turn, anew)
+        round_ = Round(repeat, turn, anew, mend)
         task = replace(task, language=self.language or task.language)
         chunks = await self._chunks(answer)
         if len(chunks) > 1:

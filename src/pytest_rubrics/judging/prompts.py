@@ -145,5 +145,5 @@ def _python_text(prompt: str) -> str:
         fix = "Write python:package.module:NAME."
         raise FaultsError([Fault(prompt, f"cannot be loaded: {error}.", fix=fix)]) from error
     if not isinstance(value, str):
-        raise FaultsError([Fault(prompt, f"is a {type(value).__name__}, expected a string.")])
+        raise FaultsError([Fault(prompt, f"is of type {type(value).__name__}, expected str.")])
     return value

@@ -47,11 +47,15 @@ def run_lines(
 
 
 def _warnings(manifest: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
-    """What must not be overlooked: sample tasks, toy models."""
+    """What must not be overlooked: sample tasks, toy models, scores that mean less than they seem to."""
     lines = []
     entry = manifest["benchmarks"].get(part["benchmark"], {})
     if entry.get("source") == SAMPLE:
         lines.append(f"SAMPLE: these are bundled sample tasks; the scores say nothing about {entry['title']}.")
+    if part["failed"] and not entry.get("scoring", {}).get("clip", True):
+        lines.append(f"failed grades count 0; {part['metric']} has no lower bound, so a bad report may score lower.")
+    if manifest["judge"].get(part["judge"], {}).get("scale") == "ternary":
+        lines.append("TERNARY: a criterion met in part counts half; such scores are not comparable to binary ones.")
     for role, settings in (("model", manifest["models"]), ("judge", manifest["judge"])):
         name = part[role]
         if note := settings.get(name, {}).get("note"):
