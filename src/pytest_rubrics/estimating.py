@@ -26,9 +26,8 @@ from pytest_rubrics.rehearsing import (
     VERDICT_TOKENS,
     Foreseen,
     Outlook,
-    RehearsalGateway,
+    Rehearsal,
     Role,
-    look_ahead,
     rehearsal,
 )
 from pytest_rubrics.reporting.table import COMPACT, thousands, usd
@@ -49,7 +48,7 @@ def estimate(plan: Plan, selected: Sequence[Selected]) -> list[str]:
     """
     notes: list[str] = []
     tallies = asyncio.run(_count(plan, selected, notes))
-    rows = list(tallies.rows.values())
+    rows = sorted(tallies.rows.values(), key=lambda row: row.role == "judge")
     return [
         f"estimate for {len(selected)} grades; nothing was called",
         *_table(rows),
@@ -62,19 +61,14 @@ def estimate(plan: Plan, selected: Sequence[Selected]) -> list[str]:
 
 
 async def _count(plan: Plan, selected: Sequence[Selected], notes: list[str]) -> _Tallies:
-    with rehearsal(plan, notes) as (wiring, gateway):
-        jobs = wiring.jobs([(one.plan, one.case) for one in selected])
-        lengths = await _learn(gateway, [*jobs, *wiring.jobs(_every_case(plan, selected))])
+    with rehearsal(plan, notes) as ahead:
+        jobs = ahead.wiring.jobs([(one.plan, one.case) for one in selected])
+        lengths = await _learn(ahead, [*jobs, *ahead.wiring.jobs(_every_case(plan, selected))])
         tallies = _Tallies(lengths)
+        retry = "all" if plan.config.cache_mode == "refresh" else plan.config.retry
         for index, job in enumerate(jobs):
-            outlook = await look_ahead(
-                job,
-                gateway,
-                stand_in=lengths.stand_in(job),
-                answer_calls=lengths.answer_calls(job),
-                refresh=plan.config.cache_mode == "refresh",
-                retry=plan.config.retry,
-            )
+            stand_in, calls = lengths.stand_in(job), lengths.answer_calls(job)
+            outlook = await ahead.look_ahead(job, stand_in=stand_in, answer_calls=calls, retry=retry)
             tallies.add(index, job, outlook)
     return tallies
 
@@ -146,11 +140,11 @@ class _Lengths:
         return 1 if isinstance(job.contender.answerer, ChatAnswerer) else AGENT_CALLS
 
 
-async def _learn(gateway: RehearsalGateway, jobs: Iterable[Job]) -> _Lengths:
+async def _learn(ahead: Rehearsal, jobs: Iterable[Job]) -> _Lengths:
     lengths = _Lengths()
     seen: set[str] = set()
     for job in jobs:
-        outlook = await look_ahead(job, gateway)
+        outlook = await ahead.look_ahead(job)
         if outlook.answer is not None:
             lengths.answers[job.contender.name].append(count_tokens(outlook.answer))
             lengths.calls[job.contender.name].append(outlook.answer_calls)

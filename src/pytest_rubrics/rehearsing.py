@@ -1,14 +1,14 @@
 """Which calls a grade would make, found out by going through it with the stored replies; none is made.
 
-Answering and judging are run as they are, in cache mode ``offline``: they look up replies and results of tools, and end
-with `CallError` where one is missing.
+The engine works as it always does, in cache mode ``offline``: replies and results of tools are looked up, and a grade
+ends where one is missing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -20,8 +20,7 @@ from pytest_rubrics.calls.gateway import Gateway, Opening
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
-from pytest_rubrics.engine import EVERYTHING, NOTHING, Job, Part, Retry, parts_to_retry
-from pytest_rubrics.grades import Grade, State
+from pytest_rubrics.engine import Job, Retry
 from pytest_rubrics.plan import Plan
 from pytest_rubrics.wiring import Seat, Wiring
 
@@ -106,9 +105,47 @@ class RehearsalGateway(Gateway):
         return asked
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The running parts of a plan on stored replies.
+
+    Attributes:
+        wiring: The parts.
+        gateway: The gateway that they are built on.
+    """
+
+    wiring: Wiring
+    gateway: RehearsalGateway
+
+    async def look_ahead(
+        self, job: Job, *, stand_in: str = "", answer_calls: int = 1, retry: Retry | None = None
+    ) -> Outlook:
+        """Find out what a job would call.
+
+        Args:
+            job: The job.
+            stand_in: A text as long as an answer, where the answer is not stored.
+            answer_calls: Calls of an answer, where they are not stored.
+            retry: Which outcomes of former runs are asked for anew.
+        """
+        engine, caller = self.wiring.engine, job.contender.endpoint
+        engine.jobs, engine.retry = [job], retry
+        grade = await engine._grade(0, Turn(0))
+        asked = self.gateway.take()
+        is_missing = grade.reason == "cache_miss" and grade.answer is None
+        outlook = Outlook(answer=grade.answer, is_made_elsewhere=is_missing and caller is None)
+        outlook.calls += _answer_calls(job, [one for one in asked if one[0] is caller], answer_calls, is_missing)
+        outlook.calls += _judge_calls(job, [one for one in asked if one[0] is not caller], is_exact=True)
+        if is_missing:
+            with suppress(CallError):
+                await job.bench.judge.judge(job.task, stand_in, job.repeat, Turn(0), anew=False)
+            outlook.calls += _judge_calls(job, self.gateway.take(), is_exact=False)
+        return outlook
+
+
 @contextmanager
-def rehearsal(plan: Plan, notes: list[str]) -> Iterator[tuple[Wiring, RehearsalGateway]]:
-    """The parts of a plan, and the gateway that they are built on; nothing is written, and no folder is made.
+def rehearsal(plan: Plan, notes: list[str]) -> Iterator[Rehearsal]:
+    """A rehearsal of a plan; nothing is written, and no folder is made.
 
     Args:
         plan: The run.
@@ -117,9 +154,10 @@ def rehearsal(plan: Plan, notes: list[str]) -> Iterator[tuple[Wiring, RehearsalG
     store = _StoredReplies(_open(plan, notes))
     wiring = Wiring(plan, Seat(), cast("ReplyStore", store))
     former = wiring.gateway
-    gateway = wiring.gateway = RehearsalGateway(wiring.store, former.run, former.started_at, mode="offline")
+    gateway = RehearsalGateway(wiring.store, former.run, former.started_at, mode="offline")
+    wiring.gateway = wiring.engine.gateway = gateway
     try:
-        yield wiring, gateway
+        yield Rehearsal(wiring, gateway)
     finally:
         wiring.engine._loop.close()  # nobody else does where the engine was never launched
         store.close()
@@ -130,68 +168,7 @@ def has_replies(folder: Path) -> bool:
     return (folder / "cache.db").exists()
 
 
-async def look_ahead(
-    job: Job,
-    gateway: RehearsalGateway,
-    *,
-    stand_in: str = "",
-    answer_calls: int = 1,
-    refresh: bool = False,
-    retry: Retry | None = None,
-) -> Outlook:
-    """Find out what a job would call.
-
-    Args:
-        job: The job, of a rehearsal.
-        gateway: The rehearsal's.
-        stand_in: A text as long as an answer, where the answer is not stored.
-        answer_calls: Calls of an answer, where they are not stored.
-        refresh: Whether no stored reply counts.
-        retry: Which outcomes of former runs are asked for anew.
-    """
-    outlook = Outlook()
-    anew = EVERYTHING if refresh or retry == "all" else NOTHING
-    grade = await _walk(job, gateway, stand_in, answer_calls, outlook, anew)
-    again = parts_to_retry(grade, retry) if grade else NOTHING
-    if again:
-        await _walk(job, gateway, stand_in, answer_calls, outlook, again)
-    return outlook
-
-
-async def _walk(
-    job: Job, gateway: RehearsalGateway, stand_in: str, answer_calls: int, outlook: Outlook, anew: Collection[Part]
-) -> Grade | None:
-    """Go through one grade; gives its state and reason where all of its replies are stored."""
-    answer, missing, turn = None, None, Turn(0)
-    try:
-        answer = await job.contender.answerer.answer(job.task, job.repeat, turn, anew="answer" in anew)
-    except CallError as error:
-        missing = error
-    is_missing = missing is not None and missing.reason == "cache_miss"
-    outlook.calls += _answer_calls(job, gateway.take(), answer_calls, is_missing=is_missing)
-    outlook.is_made_elsewhere = is_missing and job.contender.endpoint is None
-    if missing is not None and not is_missing:
-        return _grade(job, "excluded", missing.reason)
-    if answer is not None and answer.text is None:
-        return _grade(job, "failed", answer.failure)
-    outlook.answer = answer.text if answer else None
-    state: State = "scored"
-    reason = None
-    try:
-        await job.bench.judge.judge(job.task, outlook.answer or stand_in, job.repeat, turn, anew="judge" in anew)
-    except CallError as error:
-        state, reason = "excluded", error.reason
-    outlook.calls += _judge_calls(job, gateway.take(), is_exact=answer is not None)
-    return None if answer is None or reason == "cache_miss" else _grade(job, state, reason)
-
-
-def _grade(job: Job, state: State, reason: str | None) -> Grade:
-    task, model = job.task, job.contender
-    names = (task.benchmark, task.id, task.key, task.subset, model.name, model.track, job.bench.judge_name)
-    return Grade(*names, repeat=job.repeat, state=state, reason=reason)
-
-
-def _answer_calls(job: Job, asked: Sequence[Asked], usual: int, *, is_missing: bool) -> Iterator[Foreseen]:
+def _answer_calls(job: Job, asked: Sequence[Asked], usual: int, is_missing: bool) -> Iterator[Foreseen]:
     stored = [(endpoint, request, reply) for endpoint, request, reply in asked if reply is not None]
     yield from (Foreseen("model", *one, True, ANSWER_TOKENS) for one in stored)
     caller = job.contender.endpoint

@@ -152,18 +152,18 @@ def _today(run: Run, grades: list[Grade], folder: Path) -> Iterator[str]:
 
 async def _look_ahead(plan: Plan, grades: list[Grade], notes: list[str]) -> list[tuple[Grade, Outlook]]:
     from pytest_rubrics.plan import Case
-    from pytest_rubrics.rehearsing import look_ahead, rehearsal
+    from pytest_rubrics.rehearsing import rehearsal
 
     found = []
-    with rehearsal(plan, notes) as (wiring, gateway):
+    with rehearsal(plan, notes) as ahead:
         for grade in grades:
             entry = plan.benchmarks[grade.benchmark]
             task = next((task for task in entry.data.tasks if task.id == grade.task_id), None)
             if task is None or grade.model not in {model.name for model in plan.models}:
                 notes.append(f"{_name(grade)}: there is no such task or model any more")
                 continue
-            (job,) = wiring.jobs([(entry, Case(task, grade.model, grade.repeat))])
-            found.append((grade, await look_ahead(job, gateway, stand_in=grade.answer or "")))
+            (job,) = ahead.wiring.jobs([(entry, Case(task, grade.model, grade.repeat))])
+            found.append((grade, await ahead.look_ahead(job, stand_in=grade.answer or "")))
     return found
 
 
