@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
@@ -18,8 +19,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from pytest_rubrics.answering.serving.settings import ServeConfig
 from pytest_rubrics.redaction import redact_json
+from pytest_rubrics.suggestions import did_you_mean
 from pytest_rubrics.variables import Secret
 from pytest_rubrics.workspace import Workspace, is_yaml_path
 from pytest_rubrics.yaml_files import YamlModel, load_yaml
@@ -27,6 +31,8 @@ from pytest_rubrics.yaml_files import YamlModel, load_yaml
 _MODEL_STRING = "a LiteLLM model string, such as openai/gpt-5.4"
 
 Track = Literal["vanilla", "search", "agent"]
+# What a command's arguments may hold in braces.
+COMMAND_PLACES = ("task_file", "report_file", "task_id", "key", "subset", "repeat")
 
 _OWN_KEY = "It is a key of the file itself, beside params"
 _CREDENTIAL = "Credentials do not belong here: set the environment variable that LiteLLM reads for it"
@@ -146,7 +152,7 @@ class EndpointConfig(YamlModel):
     retry_for: float = Field(default=180.0, ge=0)
     typical_seconds: float | None = Field(default=None, gt=0)
     note: NonEmpty | None = None
-    serve: None = None
+    serve: ServeConfig | None = None
 
 
 class ChatModel(EndpointConfig):
@@ -192,7 +198,7 @@ class ToolConfig(YamlModel):
     @model_validator(mode="after")
     def _is_one(self) -> ToolConfig:
         if (self.mcp is None) == (self.python is None):
-            raise ValueError("expected bash, {mcp: ...} or {python: package.module:function}, one in each entry")
+            raise PydanticCustomError("tool", "{mcp: ...} or {python: package.module:function}, one in each entry")
         return self
 
 
@@ -244,6 +250,50 @@ class AgentModel(EndpointConfig):
     limits: AgentLimits = Field(default_factory=AgentLimits)
 
 
+class CommandModel(YamlModel):
+    """A program that is run once for each task.
+
+    Attributes:
+        command: Program and arguments; no shell reads them. ``{task_file}``, ``{report_file}``, ``{task_id}``,
+            ``{key}``, ``{subset}`` and ``{repeat}`` are replaced.
+        env: Variables for it, beside PATH, HOME and a few more of this process's.
+        model: Handed to it as RUBRICS_MODEL.
+        api_base: Handed to it as OPENAI_BASE_URL.
+        api_key: Handed to it as OPENAI_API_KEY.
+        timeout: Seconds for one task.
+        max_concurrency: Programs at once, over all workers.
+        version: Anything; change it when the program has changed, so that it is run anew.
+        note: A sentence to print under every table.
+    """
+
+    kind: Literal["command"]
+    command: list[NonEmpty] = Field(min_length=1)
+    track: Track = "agent"
+    env: dict[NonEmpty, Secret] = Field(default_factory=dict)
+    model: ModelString | None = None
+    api_base: Url | None = None
+    api_key: Secret | None = None
+    timeout: float = Field(default=3600.0, gt=0)
+    max_concurrency: Count = 4
+    version: NonEmpty | int | float | None = None
+    note: NonEmpty | None = None
+
+    @field_validator("command")
+    @classmethod
+    def _can_run(cls, command: list[str], info: ValidationInfo) -> list[str]:
+        for place in re.findall(r"\{(\w+)\}", " ".join(command)):
+            if place not in COMMAND_PLACES:
+                known = ", ".join(f"{{{name}}}" for name in COMMAND_PLACES)
+                hint = did_you_mean(place, COMMAND_PLACES) or ""
+                raise ValueError(f"there is no place {{{place}}}; places are {known}. {hint}".strip())
+        root = (info.context or {}).get("root")
+        program = command[0]
+        if root and shutil.which(root / program if "/" in program else program) is None:
+            where = str(root / program) if "/" in program else "on PATH"
+            raise ValueError(f"there is no program {program} that can be run, looked for {where}")
+        return command
+
+
 class RecordedModel(YamlModel):
     """Ready answers.
 
@@ -271,7 +321,10 @@ def _kind(data: Any) -> Any:
 
 
 ModelConfig = Annotated[
-    Annotated[ChatModel, Tag("chat")] | Annotated[AgentModel, Tag("agent")] | Annotated[RecordedModel, Tag("recorded")],
+    Annotated[ChatModel, Tag("chat")]
+    | Annotated[AgentModel, Tag("agent")]
+    | Annotated[CommandModel, Tag("command")]
+    | Annotated[RecordedModel, Tag("recorded")],
     Discriminator(_kind),
 ]
 
@@ -286,7 +339,7 @@ class JudgeConfig(EndpointConfig):
         show_weights: Whether the judge sees the weights of the criteria.
         attempts: How often a malformed reply is asked for in all.
         reply: Form of the reply; ``auto`` finds out what the endpoint supports.
-        max_justification: Most characters of a justification, for small models.
+        max_justification: Most characters of a justification, for small models; 0 asks for none.
         criteria_per_call: Criteria in one call: a number, or ``all``; the benchmark's own method if not given.
         scale: ``ternary`` adds "Partially Satisfied" (0.5) where criteria are judged one by one; its scores are not
             comparable to binary ones.
@@ -301,7 +354,7 @@ class JudgeConfig(EndpointConfig):
     show_weights: bool = True
     attempts: int = Field(default=3, ge=1, le=10)
     reply: Literal["auto", "json_schema", "json_object", "text"] = "auto"
-    max_justification: Count | None = None
+    max_justification: int | None = Field(default=None, ge=0)
     criteria_per_call: Count | Literal["all"] | None = None
     scale: Literal["binary", "ternary"] = "binary"
     on_missing: Literal["exclude", "bound"] = "exclude"

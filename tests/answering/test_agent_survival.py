@@ -15,7 +15,7 @@ from pytest_rubrics.answering.answer import Answer, AnsweringError
 from pytest_rubrics.calls.errors import CallError
 from tests.support import faults
 from tests.support.agents import answer, answers, bash, bench, is_running, needs_bubblewrap, task, until
-from tests.support.provider import Fault, Provider, tool_calls
+from tests.support.provider import Fault, Provider, Script, tool_calls
 
 pytestmark = needs_bubblewrap
 
@@ -52,7 +52,7 @@ def results(given: Answer) -> list[str]:
 
 def test_a_run_killed_in_step_7_of_10_goes_on_there(tmp_path: Path) -> None:
     seventh = command(f"echo 7 >> log; if [ -e once ]; then echo again; else touch once; {SLEEP}; fi")
-    script = [*map(step, range(1, 7)), seventh, step(8), step(9), command("cat log"), "The report."]
+    script: Script = [*map(step, range(1, 7)), seventh, step(8), step(9), command("cat log"), "The report."]
     with Provider(script=script) as server:
         process = start(tmp_path, server.url)
         until(lambda: bool(list(tmp_path.rglob("once"))))
@@ -97,7 +97,7 @@ def test_a_finished_run_is_replayed_without_a_call_or_a_tool(tmp_path: Path) -> 
 
 
 def test_a_replay_meets_the_time_limit_at_the_same_step(tmp_path: Path) -> None:
-    script = [command("sleep 0.4"), "The report."]
+    script: Script = [command("sleep 0.4"), "The report."]
     with Provider(script=script) as server, bench(tmp_path, server.url) as own:
         given = answer(own.agent(bash(), time_limit=0.4))
         own.gateway.mode = "offline"
@@ -211,7 +211,7 @@ def test_two_that_want_the_same_run_get_one(tmp_path: Path) -> None:
 
 
 def test_two_processes_that_want_the_same_run_make_one(tmp_path: Path) -> None:
-    script = [step(1), command("cat log; sleep 0.5"), "The report."]
+    script: Script = [step(1), command("cat log; sleep 0.5"), "The report."]
     with Provider(script=script) as server:
         processes = [start(tmp_path, server.url) for _ in range(2)]
         said = [process.communicate(timeout=120)[0] for process in processes]
@@ -231,6 +231,6 @@ def test_offline_runs_no_tool(tmp_path: Path) -> None:
 def test_nothing_is_paid_where_the_sandbox_does_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Provider(script=["The report."]) as server, bench(tmp_path, server.url) as own:
         monkeypatch.setenv("PATH", str(tmp_path))
-        with pytest.raises(CallError, match="bwrap is not installed. Install it .*apt install bubblewrap"):
+        with pytest.raises(CallError, match=r"bwrap is not installed\. Install it .*apt install bubblewrap"):
             answer(own.agent(bash()))
         assert server.count() == 0

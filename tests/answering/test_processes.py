@@ -53,8 +53,7 @@ def test_one_that_closes_its_output_is_killed_at_its_timeout(tmp_path: Path, poo
 def test_a_cancelled_caller_kills_it(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     async def run() -> None:
         task = asyncio.create_task(command("touch begun; sleep 71702", tmp_path).run(pool))
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.02)
+        await asyncio.to_thread(until, (tmp_path / "begun").exists)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

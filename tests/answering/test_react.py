@@ -19,7 +19,7 @@ def read(text: str) -> tuple[str, list[ToolCall]]:
     [
         'Thought: look\nAction: bash\nAction Input: {"command": "ls"}',
         'Thought: look\n\nAction: bash\n\nAction Input: {"command": "ls"}\n',
-        'Thought: look\nAction: bash\nAction Input: {"command": "ls"}\nObservation: a b\nThought: done\nFinal Report: x',
+        'Thought: look\nAction: bash\nAction Input: {"command": "ls"}\nObservation: a\nThought: done\nFinal Report: x',
         'Thought: look\n**Action:** bash\n**Action Input:** {"command": "ls"}',
         'Thought: look\n**Action**: `bash`\n**Action Input**: `{"command": "ls"}`',
         'Thought: look\nAction: bash\nAction Input:\n```json\n{"command": "ls"}\n```\nThen I will see.',

@@ -213,7 +213,8 @@ class Sandbox:
         ]
 
     def _bubblewrap(self, box: Box) -> list[str]:
-        arguments = ["bwrap", "--die-with-parent", "--new-session", "--info-fd", INFO_FD, "--hostname", "sandbox"]
+        program = shutil.which("bwrap") or "bwrap"  # by this machine's PATH, not by the sandbox's
+        arguments = [program, "--die-with-parent", "--new-session", "--info-fd", INFO_FD, "--hostname", "sandbox"]
         arguments += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
         if not self.network:
             arguments += ["--unshare-net"]

@@ -11,7 +11,7 @@ from pytest_rubrics.answering.tools.function import FunctionTool
 from pytest_rubrics.answering.tools.tool import Definition, Observation
 from pytest_rubrics.calls.errors import CallError
 from tests.support.agents import answer, bench
-from tests.support.provider import Provider, tool_calls
+from tests.support.provider import Provider, Script, tool_calls
 
 MODULE = "tests.support.agent_functions"
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_an_error(path: str, reason: str) -> None:
 
 
 def test_an_agent_calls_functions(tmp_path: Path) -> None:
-    script = [tool_calls(("search", {"query": "a", "limit": 1}), ("fail", {"kind": "x"})), "Done."]
+    script: Script = [tool_calls(("search", {"query": "a", "limit": 1}), ("fail", {"kind": "x"})), "Done."]
     tools = [FunctionTool(f"{MODULE}:{name}") for name in ("search", "fail")]
     with Provider(script=script) as server, bench(tmp_path, server.url) as own:
         given = answer(own.agent(*tools))

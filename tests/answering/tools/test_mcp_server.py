@@ -14,7 +14,7 @@ from pytest_rubrics.answering.tools.mcp_server import McpSession, McpSource
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.variables import Secret
 from tests.support.agents import answer, bench, is_running, until
-from tests.support.provider import Provider, tool_calls
+from tests.support.provider import Provider, Script, tool_calls
 
 pytest.importorskip("mcp", reason="the extra agents is not installed")
 
@@ -63,15 +63,23 @@ class TestSession:
 
     def test_results_and_errors_are_observations(self) -> None:
         async def work(session: McpSession) -> list[tuple[str, bool]]:
-            calls = [("add", {"a": 2, "b": 3}), ("fail", {}), ("add", {"a": "x"}), ("nothing", {})]
+            calls: list[tuple[str, dict[str, object]]] = [
+                ("add", {"a": 2, "b": 3}),
+                ("fail", {}),
+                ("add", {"a": "x"}),
+                ("nothing", {}),
+            ]
             seen = [await session.call(name, arguments, 30) for name, arguments in calls]
             return [(each.text, each.is_error) for each in seen]
 
         added, failed, wrong, unknown = use(McpSource(COMMAND), work)
         assert added == ("5", False)
-        assert failed[1] and "this tool fails" in failed[0]
-        assert wrong[1] and "validation error" in wrong[0]
-        assert unknown[1] and "nothing" in unknown[0]
+        assert failed[1]
+        assert "this tool fails" in failed[0]
+        assert wrong[1]
+        assert "validation error" in wrong[0]
+        assert unknown[1]
+        assert "nothing" in unknown[0]
 
     def test_structured_results_are_shown(self) -> None:
         seen = use(McpSource(COMMAND), lambda session: session.call("table", {}, 30))
@@ -92,10 +100,11 @@ class TestSession:
     def test_the_server_and_its_children_are_ended(self) -> None:
         async def work(session: McpSession) -> None:
             await session.call("spawn", {"seconds": "71600"}, 30)
+            assert is_running("-X tag=71600")
             assert is_running("sleep 71600")
 
-        use(McpSource(COMMAND), work)
-        until(lambda: not is_running(str(SERVER)) and not is_running("sleep 71600"))
+        use(McpSource((sys.executable, "-X", "tag=71600", str(SERVER))), work)
+        until(lambda: not is_running("-X tag=71600") and not is_running("sleep 71600"))
 
     def test_the_environment_holds_what_the_yaml_names_and_no_other_secret(
         self, monkeypatch: pytest.MonkeyPatch
@@ -137,21 +146,24 @@ class TestSession:
 
     def test_a_missing_variable_is_named(self) -> None:
         source = McpSource(COMMAND, env={"KEY": Secret("${RUBRICS_UNSET}", name="KEY", place="m.yaml:3, env.KEY")})
-        with pytest.raises(CallError, match="m.yaml:3, env.KEY: the environment variable RUBRICS_UNSET is not set"):
+        with pytest.raises(CallError, match=r"m\.yaml:3, env\.KEY: the environment variable RUBRICS_UNSET is not set"):
             use(source, lambda session: session.definitions())
 
 
 class TestAgent:
     def test_an_agent_uses_the_tools_of_a_server(self, tmp_path: Path) -> None:
-        script = [tool_calls(("add", {"a": 2, "b": 3}), ("read_variable", {"name": "PATH"}), ("fail", {})), "Five."]
+        script: Script = [
+            tool_calls(("add", {"a": 2, "b": 3}), ("read_variable", {"name": "PATH"}), ("fail", {})),
+            "Five.",
+        ]
         with Provider(script=script) as server, bench(tmp_path, server.url) as own:
-            given = answer(own.agent(McpSource(COMMAND)))
+            given = answer(own.agent(McpSource((sys.executable, "-X", "tag=71601", str(SERVER)))))
         assert given.text == "Five."
         added, read, failed = given.trajectory[0]["calls"]
         assert (added["result"], added["is_error"]) == ("5", False)
         assert "/" in read["result"]
         assert failed["is_error"]
-        until(lambda: not is_running(str(SERVER)))
+        until(lambda: not is_running("-X tag=71601"))
 
     def test_a_replay_starts_no_server(self, tmp_path: Path) -> None:
         counted = tmp_path / "starts"
@@ -167,7 +179,7 @@ class TestAgent:
         assert counted.read_text(encoding="utf-8") == "x\n"
 
     def test_a_resumed_run_learns_that_the_server_was_started_anew(self, tmp_path: Path) -> None:
-        script = [tool_calls(("remember", {"word": "one"})), tool_calls(("remember", {"word": "two"})), "Done."]
+        script: Script = [tool_calls(("remember", {"word": "one"})), tool_calls(("remember", {"word": "two"})), "Done."]
         with Provider(script=script) as server, bench(tmp_path, server.url) as own:
             assert answer(own.agent(McpSource(COMMAND), max_steps=1)).failure == "no_report"
             given = answer(own.agent(McpSource(COMMAND)))
@@ -177,6 +189,18 @@ class TestAgent:
             results[1]
             == "[The server of this tool was started anew: what earlier calls had set up in it is gone.]\ntwo"
         )
+
+    def test_a_secret_that_a_server_repeats_reaches_neither_model_nor_cache(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SEARCH_KEY_HERE", "the-other-word-1")
+        source = McpSource(COMMAND, env={"SEARCH_KEY": Secret("${SEARCH_KEY_HERE}", name="SEARCH_KEY")})
+        script: Script = [tool_calls(("read_variable", {"name": "SEARCH_KEY"})), "Done."]
+        with Provider(script=script) as server, bench(tmp_path, server.url) as own:
+            given = answer(own.agent(source))
+            assert "the-other-word-1" not in str([request.body for request in server.requests])
+            assert "the-other-word-1" not in str(list(own.store.entries()))
+        assert given.trajectory[0]["calls"][0]["result"] == "***"
 
     def test_nothing_is_paid_where_a_server_does_not_start(self, tmp_path: Path) -> None:
         with Provider(script=["Done."]) as server, bench(tmp_path, server.url) as own:

@@ -15,6 +15,7 @@ from pytest_rubrics.answering.shortening import shorten
 from pytest_rubrics.answering.steps import ToolCall
 from pytest_rubrics.answering.tools.tool import Definition, Observation, ToolSession, ToolSource
 from pytest_rubrics.calls.errors import CallError
+from pytest_rubrics.redaction import redact
 
 _INTERRUPTED = "This call was interrupted and is made again: it may have run before, in whole or in part."
 
@@ -133,7 +134,9 @@ class Toolbox:
         notes = self._notes(offer.source, record)
         await record.begin()
         observation = await self._sessions[offer.source].call(offer.name, call.arguments, seconds)
-        text = "\n".join([*(f"[{note}]" for note in notes), shorten(observation.text, self.output_limit)])
+        # A server may repeat its key; neither the model nor the cache must see it.
+        seen = shorten(redact(observation.text), self.output_limit)
+        text = "\n".join([*(f"[{note}]" for note in notes), seen])
         observation = replace(observation, text=text)
         # A cancelled run must not lose what a tool has done.
         await asyncio.shield(record.end(observation))
