@@ -19,12 +19,12 @@ def sheet_schema(ids: Sequence[str], statuses: Sequence[str], *, fixed_order: bo
         statuses: Words for hit and not hit.
         fixed_order: Whether every element has its own schema with its id as a constant. Small local models need it;
             hosted ones refuse ``prefixItems``. There is no ``items: false`` after it, which llama.cpp refuses.
-        longest: Most characters of a justification, or None.
+        longest: Most characters of a justification; 0 for none at all, None for any number.
     """
 
     def element(rubric_id: Schema) -> Schema:
         status = {"type": "string", "enum": list(statuses)}
-        return _object({"rubric_id": rubric_id, "status": status, "justification": _text(longest)})
+        return _object({"rubric_id": rubric_id, "status": status, **_reason("justification", longest)})
 
     array: dict[str, Any] = {"type": "array", "minItems": len(ids), "maxItems": len(ids)}
     if fixed_order:
@@ -40,7 +40,7 @@ def criterion_schema(*, ternary: bool, longest: int | None) -> Schema:
         {
             "verdict": {"type": "string", "enum": list(TERNARY if ternary else BINARY)},
             "score": {"type": "number", "enum": [0, 0.5, 1] if ternary else [0, 1]},
-            "reasoning": _text(longest),
+            **_reason("reasoning", longest),
         }
     )
 
@@ -50,8 +50,10 @@ def evidence_schema() -> Schema:
     return _object({"relevant_evidence": {"type": "array", "items": {"type": "string"}}, "notes": {"type": "string"}})
 
 
-def _text(longest: int | None) -> dict[str, Any]:
-    return {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
+def _reason(name: str, longest: int | None) -> dict[str, Any]:
+    if longest is None:
+        return {name: {"type": "string"}}
+    return {name: {"type": "string", "maxLength": longest}} if longest else {}
 
 
 def _object(properties: Mapping[str, Any]) -> Schema:
