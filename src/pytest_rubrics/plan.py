@@ -142,7 +142,8 @@ def make_plan(
     with gather(faults):
         plans = _load_data(config, workspace, benchmarks, notes)
     if gate is not None:
-        faults += gate.wrong_for(list(plans))
+        specs = {name: plan.benchmark.spec for name, plan in plans.items()}
+        faults += gate.wrong_for({name: [*spec.subsets, *spec.tracks] for name, spec in specs.items()})
     if judge is not None:
         for plan in plans.values():
             with gather(faults):

@@ -33,18 +33,18 @@ def open_run(folder: Path) -> Run:
 def all_grades(run: Run) -> Iterator[Grade]:
     """Every grade of a run; a selected one that has no line stands there as excluded."""
     yield from run.grades
-    yield from _missing(run)
+    yield from missing_grades(run)
 
 
 def evidence_of(run: Run) -> Evidence:
     """What a run comes to; a selected grade that has no line stands there as excluded."""
     tasks = {id_: task_from_record(row) for id_, row in run.tasks.items()}
-    return Evidence(run.manifest, tasks, [*run.figures, *map(figures_of, _missing(run))])
+    return Evidence(run.manifest, tasks, [*run.figures, *map(figures_of, missing_grades(run))])
 
 
 def count_without_line(run: Run) -> int:
     """Number of selected grades that have no line: the run is still going, or was killed."""
-    return len(_missing(run))
+    return len(missing_grades(run))
 
 
 def count_selected(run: Run) -> int:
@@ -68,7 +68,7 @@ def decide(gate: Gate, run: Run) -> Decision:
     Raises:
         FaultsError: The gate is made for a benchmark that the run does not have.
     """
-    if faults := gate.wrong_for(list(run.manifest["benchmarks"])):
+    if faults := gate.wrong_for(dict.fromkeys(run.manifest["benchmarks"], ())):
         raise FaultsError(faults)
     evidence = evidence_of(run)
     selected = {grade.id for grade in _selected(run)}
@@ -101,7 +101,8 @@ def task_from_record(row: Mapping[str, Any]) -> Task:
     )
 
 
-def _missing(run: Run) -> list[Grade]:
+def missing_grades(run: Run) -> list[Grade]:
+    """The selected grades that have no line, each as excluded."""
     made = {figures.id for figures in run.figures}
     return [grade for grade in _selected(run) if grade.id not in made]
 
