@@ -55,6 +55,8 @@ def goes_on(sign: Path) -> bool:
         lock = locks.acquire(sign, create=False, wait=False)
     except FileNotFoundError:
         return False
-    if lock is not None:
-        locks.release(lock)
-    return lock is None
+    if lock is None:
+        return True
+    sign.unlink(missing_ok=True)  # of a controller that was killed
+    locks.release(lock)
+    return False
