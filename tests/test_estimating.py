@@ -282,4 +282,5 @@ class TestKindsOfModelsAndJudges:
         workspace.model("agent", kind="agent")
         found = estimated(workspace, model=["agent"])
         assert found.calls("model agent") == (4 * AGENT_CALLS, 0)
+        assert f"model agent: {AGENT_CALLS} calls an answer are assumed" in found.text
         assert "it is not known beforehand how many steps an agent takes" in found.text

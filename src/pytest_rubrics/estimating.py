@@ -170,6 +170,7 @@ class _Row:
         calls: Calls to make.
         cached: Calls whose replies are stored.
         jobs: Indices of the jobs with a call to make.
+        steps: Most calls of one answer, which are several for an agent.
         usage: Tokens of the calls to make.
         most: The same if every reply used its max_tokens.
         boundless: Why `most` is no bound, if it is none.
@@ -181,6 +182,7 @@ class _Row:
     calls: int = 0
     cached: int = 0
     jobs: set[int] = field(default_factory=set)
+    steps: int = 1
     usage: Usage = field(default_factory=Usage)
     most: Usage = field(default_factory=Usage)
     boundless: str = ""
@@ -214,6 +216,7 @@ class _Row:
         """
         asked, bound = self.usual.input_tokens(call), self.endpoint.max_tokens
         self.calls += call.times
+        self.steps = max(self.steps, call.times)
         for _ in range(call.times):
             self.usage += Usage(asked, self.usual.output_tokens(call))
         if call.times > 1:
@@ -337,6 +340,8 @@ def _notes_of(row: _Row, plan: Plan) -> Iterator[str]:
         yield f"{row.name}: {_bounded(ANSWER_TOKENS, row.endpoint):,} tokens a reply are assumed, none is stored"
     else:
         yield f"{row.name}: {VERDICT_TOKENS} tokens a verdict are assumed, no reply is stored"
+    if row.steps > 1:
+        yield f"{row.name}: {row.steps} calls an answer are assumed, as of an agent"
     if row.price() is None:
         name = row.endpoint.model
         yield (

@@ -24,7 +24,7 @@ def header_lines(plan: Plan) -> list[str]:
 
 def expected_seconds(plan: Plan) -> float | None:
     """How long the whole run takes by what model and judge say of their usual pace; None where they say nothing."""
-    paces = [getattr(model.config, "typical_seconds", None) for model in plan.models]
+    paces: list[float | None] = [getattr(model.config, "typical_seconds", None) for model in plan.models]
     judge = plan.judge.config.typical_seconds
     if judge is None or None in paces:
         return None
