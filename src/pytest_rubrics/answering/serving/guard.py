@@ -144,6 +144,7 @@ def main() -> None:
 
     async def guard() -> None:
         await Guard(order).run(listener)
+        os._exit(0)  # leases that are still held end with the process
 
     asyncio.run(guard())
 

@@ -87,12 +87,12 @@ def _order(serve: ServeConfig, root: Path, directory: Path) -> dict[str, Any]:
     """What the guard has to do."""
     server = serve.model_dump(include={"command", "ready", "context", "slots", "threads"})
     if serve.weights is not None:
-        server["weights"] = str(weights.find(serve.weights, root, directory).resolve())
         if importlib.util.find_spec("xllamacpp") is None:
             raise ServingError(
                 f"serve.weights needs the package xllamacpp, which is not installed in {sys.prefix}. "
                 "Run: pip install 'pytest-rubrics[local]'"
             )
+        server["weights"] = str(weights.find(serve.weights, root, directory).resolve())
     server["api_key"] = secrets.token_hex(16)
     return {"token": secrets.token_hex(16), "start_timeout": serve.start_timeout, "server": server}
 
@@ -171,7 +171,7 @@ def _read_line(connection: socket.socket) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _end_of(log: Path, lines: int = 12) -> str:
+def _end_of(log: Path, lines: int = 20) -> str:
     try:
         text = log.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
