@@ -167,7 +167,7 @@ def test_a_model_that_is_not_there(name: str, message: str, workspace: Workspace
             "2, params.when: found 2026-11-01 (a date), expected text, a number, true or false, a list or a mapping.",
         ),
         ("model: a/b\nparams: {x: .nan}", "2, params.x: found .nan (a number), expected a finite number."),
-        ("kind: chta\nmodel: a/b", '1, kind: found "chta" (text), expected one of chat, agent, recorded. Did you mean chat?'),
+        ("kind: chta\nmodel: a/b", '1, kind: found "chta" (text), expected one of chat, agent, command, recorded. Did'),
         ("kind: recorded\nanswers: 不.jsonl", "2, answers: there is no file or folder "),
         ("kind: recorded", "1, answers: the key is missing."),
     ],

@@ -281,7 +281,7 @@ class CommandModel(YamlModel):
     @field_validator("command")
     @classmethod
     def _can_run(cls, command: list[str], info: ValidationInfo) -> list[str]:
-        for place in re.findall(r"\{(\w+)\}", " ".join(command)):
+        for place in re.findall(r"\{([a-z_]+)\}", " ".join(command)):
             if place not in COMMAND_PLACES:
                 known = ", ".join(f"{{{name}}}" for name in COMMAND_PLACES)
                 hint = did_you_mean(place, COMMAND_PLACES) or ""

@@ -298,7 +298,7 @@ class Engine:
             self._account(grade, "answer", answer.replies, answer.keys)
             _take_answer(grade, answer)
             if answer.text is None:
-                _fail(grade, job.bench.scoring, answer.failure or "empty")
+                _fail(grade, job.bench.scoring, answer.failure or "empty", answer.error)
             else:
                 judgement = await job.bench.judge.judge(
                     job.task, answer.text, job.repeat, turn, anew="judge" in anew, mend="malformed" in anew
@@ -368,10 +368,10 @@ def _take_answer(grade: Grade, answer: Answer) -> None:
     grade.finish_reason = answer.finish_reason
 
 
-def _fail(grade: Grade, scoring: Scoring, reason: str) -> None:
+def _fail(grade: Grade, scoring: Scoring, reason: str, error: str | None) -> None:
     grade.state = "failed"
     grade.reason = reason
-    grade.error = _FAILURES.get(reason)
+    grade.error = error or _FAILURES.get(reason)
     grade.metrics = {scoring.metric: 0.0}
     grade.passed = None if scoring.pass_at is None else False
 

@@ -157,6 +157,9 @@ def make_plan(
     for plan in plans.values():
         plan.cases = make_cases(plan.data.tasks, [model.name for model in models], config)
     notes += [f"model {name}: {note}" for name, ready in answers.items() for note in ready.notes]
+    if config.max_cost is not None:
+        commands = [model.name for model in models if model.config.kind == "command"]
+        notes += [f"--max-cost does not count what the command {name} spends" for name in commands]
     return Plan(config, workspace, models, judge, gate, plans, notes, answers)
 
 

@@ -17,7 +17,7 @@ from pytest_rubrics.calls.limits import LocalSlots, SharedSlots, Slots, share_of
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.calls.structured import StructuredOutput
-from pytest_rubrics.config import AgentModel, ChatModel, EndpointConfig, RecordedModel, load_prices
+from pytest_rubrics.config import AgentModel, CommandModel, EndpointConfig, RecordedModel, load_prices
 from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job
 from pytest_rubrics.judging.asking import Asker
 from pytest_rubrics.judging.criterion import CriterionForm
@@ -148,13 +148,18 @@ class Wiring:
 
     def _contender(self, model: LoadedModel) -> Contender:
         config = model.config
+        if isinstance(config, CommandModel):
+            from pytest_rubrics.answering.command import command_answerer
+
+            slots = [self._pool(f"command {model.name}", config.max_concurrency)]
+            command = command_answerer(model.name, config, self.gateway, slots, self.plan.workspace.root)
+            self._endpoints["model", model.name] = command.endpoint  # for the progress only
+            return Contender(model.name, config.track, command, None)
         if isinstance(config, RecordedModel):
             from pytest_rubrics.answering.recorded import RecordedAnswerer
 
             recorded = RecordedAnswerer(model.name, self.plan.answers[model.name])
             return Contender(model.name, config.track, recorded, None)
-        if not isinstance(config, ChatModel | AgentModel):
-            raise TypeError(f"models of kind {config.kind} cannot answer yet")
         endpoint = self._endpoint("model", model.name, config)
         answerer: Answerer
         if isinstance(config, AgentModel):

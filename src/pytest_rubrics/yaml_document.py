@@ -211,7 +211,7 @@ class _Builder:
 def _holds_credential(path: KeyPath) -> bool:
     if "params" in path or "extra_body" in path:
         return False
-    return path[-1:] == ("api_key",) or path[-2:-1] == ("headers",)
+    return path[-1:] == ("api_key",) or path[-2:-1] in {("headers",), ("env",)}
 
 
 def _short(tag: str) -> str:

@@ -126,7 +126,9 @@ def _mistake(entry: Any, data: Any) -> _Mistake:
     branches = set()
     value = data
     for part in entry["loc"]:
-        if (isinstance(value, dict) and part in value) or (isinstance(value, list) and part in range(len(value))):
+        if not path and not branches and isinstance(data, dict) and part == data.get("kind"):
+            branches.add(0)  # the kind chooses the model; a key may have the same name
+        elif (isinstance(value, dict) and part in value) or (isinstance(value, list) and part in range(len(value))):
             path.append(part)
             value = value[part]
         elif entry["type"] in {"missing", "extra_forbidden"} and part == entry["loc"][-1]:

@@ -20,6 +20,7 @@ class Answer:
     Attributes:
         text: What is judged; None where the model failed.
         failure: Reason code of a failure that is the model's own, or None.
+        error: What was wrong, where the reason does not say it all.
         truncated: Whether the text was cut by the token limit.
         finish_reason: Why the model stopped.
         replies: Paid replies that led to it.
@@ -29,6 +30,7 @@ class Answer:
 
     text: str | None
     failure: str | None = None
+    error: str | None = None
     truncated: bool = False
     finish_reason: str | None = None
     replies: Sequence[Reply] = ()

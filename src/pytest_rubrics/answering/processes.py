@@ -36,11 +36,13 @@ class Finished:
         output: Standard output and standard error in the order they came, perhaps with a gap.
         code: Exit code, negative for a signal; None where the time limit ended it.
         seconds: How long it ran.
+        errors: Standard error, where it was kept apart.
     """
 
     output: str
     code: int | None
     seconds: float
+    errors: str = ""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class Command:
         timeout: Seconds until it and its process group are killed.
         output_bytes: Bytes of output to keep.
         stop: A command that ends what killing the process group does not reach, such as a container.
+        stdin: A file that it reads as its standard input; nothing if None.
+        apart: Whether its standard error is kept apart from its output.
     """
 
     argv: Sequence[str]
@@ -62,6 +66,8 @@ class Command:
     timeout: float
     output_bytes: int
     stop: Sequence[str] | None = None
+    stdin: Path | None = None
+    apart: bool = False
     _process: subprocess.Popen[bytes] | None = None
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -79,53 +85,54 @@ class Command:
 
     def _run(self) -> Finished:
         started = time.perf_counter()
-        output = CappedBytes(self.output_bytes)
+        output, errors = CappedBytes(self.output_bytes), CappedBytes(self.output_bytes)
         info, reported = os.pipe()
         # The parent-death signal of a sandbox belongs to the thread that starts it: this one, which waits for its end.
         try:
-            process = subprocess.Popen(  # noqa: S603 - to run what a model writes is the purpose; the sandbox holds it
-                [str(reported) if argument == INFO_FD else argument for argument in self.argv],
-                env=self.env,
-                cwd=self.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(reported,) if INFO_FD in self.argv else (),
-            )
+            with (self.stdin or Path(os.devnull)).open("rb") as source:
+                process = subprocess.Popen(  # noqa: S603 - to run what a model writes is the purpose; a sandbox holds it
+                    [str(reported) if argument == INFO_FD else argument for argument in self.argv],
+                    env=self.env,
+                    cwd=self.cwd,
+                    stdin=source,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE if self.apart else subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(reported,) if INFO_FD in self.argv else (),
+                )
         except BaseException:
             os.close(info)
             raise
         finally:
             os.close(reported)
         with process, _reported(info) as inner:
-            assert process.stdout is not None
-            os.set_blocking(process.stdout.fileno(), False)
+            streams = [(process.stdout, output), (process.stderr, errors)]
+            kept = {stream.fileno(): capped for stream, capped in streams if stream is not None}
+            for descriptor in kept:
+                os.set_blocking(descriptor, False)
             try:
-                in_time = self._read(process, output, started + self.timeout)
+                in_time = self._read(process, kept, started + self.timeout)
             finally:
                 self._kill(process, inner)
-            _drain(process.stdout.fileno(), output)
+            for descriptor, capped in kept.items():
+                _drain(descriptor, capped)
         code = process.returncode if in_time else None
-        return Finished(output.text(), code, time.perf_counter() - started)
+        return Finished(output.text(), code, time.perf_counter() - started, errors.text())
 
-    def _read(self, process: subprocess.Popen[bytes], output: CappedBytes, deadline: float) -> bool:
+    def _read(self, process: subprocess.Popen[bytes], kept: Mapping[int, CappedBytes], deadline: float) -> bool:
         """Read until the command has ended; false where it did not in time."""
-        assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
+            for descriptor in kept:
+                selector.register(descriptor, selectors.EVENT_READ)
             while (left := deadline - time.perf_counter()) > 0 and not self._cancelled.is_set():
-                if not selector.get_map():
+                if not selector.get_map():  # the end of the output comes just before that of the command
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(min(left, LOOK_EVERY))
-                elif selector.select(min(left, LOOK_EVERY)):
-                    chunk = os.read(process.stdout.fileno(), CHUNK)
-                    output.add(chunk)
-                    if chunk:
-                        continue
-                    selector.unregister(process.stdout)  # the end of the output comes just before that of the command
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(min(left, LOOK_EVERY))
+                for key, _ in selector.select(min(left, LOOK_EVERY)) if selector.get_map() else ():
+                    chunk = os.read(key.fd, CHUNK)
+                    kept[key.fd].add(chunk)
+                    if not chunk:
+                        selector.unregister(key.fd)
                 if process.poll() is not None:
                     return True
         return False

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Slots, Turn
 from pytest_rubrics.calls.prices import Price
+from pytest_rubrics.calls.reply import Reply
+from pytest_rubrics.calls.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Endpoint:
         slots: Every limit that a call must respect.
         price: USD per million tokens, or None where unknown.
         max_tokens: Most output tokens of a call, for reserving its cost.
+        send: How it is asked, where that is not LiteLLM's business; what it costs is then unknown.
         in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
         closed: Why it is not called any more, or None.
         has_replies: Whether the row that says so has been stored.
@@ -59,6 +62,7 @@ class Endpoint:
     slots: Sequence[Slots]
     price: Price | None = None
     max_tokens: int | None = None
+    send: Callable[[Request], Awaitable[Reply]] | None = None
     in_flight: int = 0
     rate_limited: int = 0
     closed: CallError | None = None
