@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pytest_rubrics.answering.tools.tool import Definition, Observation
 from pytest_rubrics.calls.errors import CallError
-from pytest_rubrics.redaction import redact
+from pytest_rubrics.redaction import redact, register_secret
 from pytest_rubrics.variables import Secret, UnsetVariableError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT = 120.0  # seconds; a server may have to be fetched first, as npx does
 CLOSE_TIMEOUT = 15.0
+_MAY_BE_CREDENTIAL = re.compile("key|token|secret|passw|auth|cookie", re.IGNORECASE)
 _LOST = "The server of this tool was started anew: what earlier calls had set up in it is gone."
 
 
@@ -172,8 +174,7 @@ class McpSession:
 
         source = self.source
         try:
-            env = {name: value.resolve() for name, value in source.env.items()}
-            headers = {name: value.resolve() for name, value in source.headers.items()}
+            env, headers = _resolved(source.env), _resolved(source.headers)
         except UnsetVariableError as error:
             raise CallError("error", str(error)) from error
         if source.url is None:
@@ -188,6 +189,15 @@ class McpSession:
 
     def _unusable(self, reason: str) -> CallError:
         return CallError("error", redact(f"the MCP server {self.source.name} cannot be used: {reason}"))
+
+
+def _resolved(secrets: Mapping[str, Secret]) -> dict[str, str]:
+    """The values, of which those that may be credentials are kept out of what the server says."""
+    values = {name: secret.resolve() for name, secret in secrets.items()}
+    for name, value in values.items():
+        if _MAY_BE_CREDENTIAL.search(name):
+            register_secret(value)
+    return values
 
 
 def _with_its_children(command: Sequence[str]) -> Sequence[str]:
