@@ -1,0 +1,114 @@
+"""Direct calls through the gateway: real LiteLLM, a real store, and an endpoint on the test provider."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_rubrics.calls.cache import ReplyStore
+from pytest_rubrics.calls.endpoint import Endpoint, Wire
+from pytest_rubrics.calls.gateway import Gateway
+from pytest_rubrics.calls.limits import LocalSlots, Turn
+from pytest_rubrics.calls.prices import Price
+from pytest_rubrics.calls.reply import Reply
+from pytest_rubrics.calls.request import Request
+from pytest_rubrics.calls.transport import close_clients
+from pytest_rubrics.quiet import without_warnings
+from tests.support.provider import Provider
+from tests.support.stores import opened
+
+T = TypeVar("T")
+STARTED_AT = 1_000_000.0  # long ago: every reply of a test is fresh
+KEY = "sk-a-key-that-must-stay-secret-1234"
+
+
+def in_loop(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine in a thread of its own without warnings, as the engine does."""
+    done: Future[T] = Future()
+
+    async def main() -> T:
+        try:
+            return await work()
+        finally:
+            await close_clients()
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(main()))
+        except BaseException as error:  # noqa: BLE001 - raised where the test waits
+            done.set_exception(error)
+
+    with without_warnings("test-loop"):
+        threading.Thread(target=run, name="test-loop").start()
+        return done.result(timeout=120)
+
+
+@dataclass
+class Caller:
+    """A gateway and an endpoint, for one process of a run.
+
+    Attributes:
+        server: The provider.
+        store: The store of replies.
+        slots: Calls in flight at most.
+        timeout, retry_for: Of the endpoint, in seconds.
+        price: Of the endpoint.
+        settings: Of the gateway.
+    """
+
+    server: Provider
+    store: ReplyStore
+    slots: int = 8
+    timeout: float = 20.0
+    retry_for: float = 10.0
+    price: Price | None = None
+    model: str = "openai/model"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gateway = Gateway(**{"store": self.store, "run": "run", "started_at": STARTED_AT, **self.settings})
+        self.endpoint = self.new_endpoint()
+
+    def new_endpoint(self, name: str = "name") -> Endpoint:
+        """An endpoint with slots of its own."""
+        return Endpoint(
+            name=name,
+            model=self.model,
+            address=self.server.url,
+            connect=lambda: Wire(self.server.url, KEY),
+            timeout=self.timeout,
+            retry_for=self.retry_for,
+            slots=[LocalSlots(self.slots, lambda: None)],
+            price=self.price or Price(1.0, 2.0),
+        )
+
+    def request(self, text: str = "a question", **fields: Any) -> Request:
+        """A request with one message."""
+        messages = [{"role": "user", "content": text}]
+        return Request(model=self.model, address=self.server.url, messages=messages, **fields)
+
+    async def ask(self, text: str = "a question", **fields: Any) -> Reply:
+        """The reply to a text."""
+        return await self.gateway.complete(self.request(text, **fields), self.endpoint, Turn(0))
+
+    async def outcome(self, text: str = "a question", **fields: Any) -> Reply | Exception:
+        """The reply to a text, or the error."""
+        (outcome,) = await asyncio.gather(self.ask(text, **fields), return_exceptions=True)
+        assert not isinstance(outcome, BaseException) or isinstance(outcome, Exception)
+        return outcome
+
+
+@contextmanager
+def caller(server: Provider, directory: Path, **fields: Any) -> Iterator[Caller]:
+    """A caller with a store in a folder."""
+    store = opened(directory)
+    try:
+        yield Caller(server, store, **fields)
+    finally:
+        store.close()
