@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from pytest_rubrics.baselines import Baseline, TaskScore
 from pytest_rubrics.comparability import differences
@@ -19,8 +19,8 @@ from pytest_rubrics.statistics.comparison import (
     mcnemar,
     minimal_detectable_difference,
 )
+from pytest_rubrics.wording import Figure
 
-Figure: TypeAlias = Literal["mean", "pass_rate"]
 SHOWN_NAMES = 5
 
 

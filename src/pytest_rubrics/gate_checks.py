@@ -9,12 +9,13 @@ from typing import Any
 
 from pytest_rubrics.baselines import Baseline
 from pytest_rubrics.comparability import judge_fingerprint
-from pytest_rubrics.comparing import Figure, SliceComparison, by_track, obstacles, unshared
+from pytest_rubrics.comparing import SliceComparison, by_track, obstacles, unshared
 from pytest_rubrics.figures import NOT_A_NUMBER
 from pytest_rubrics.gate_file import BaselineRule, Bound, Floor, GateFile
 from pytest_rubrics.statistics.comparison import holm, minimal_detectable_difference
 from pytest_rubrics.suggestions import did_you_mean
 from pytest_rubrics.task_results import TaskResult
+from pytest_rubrics.wording import Figure, p_words, shown, with_interval
 
 
 class Verdict(Enum):
@@ -159,7 +160,7 @@ def _bound(bound: Bound, name: str, estimate: Mapping[str, Any] | None, figure: 
     if estimate is None:
         return Check(Verdict.LOW_COVERAGE, f"{name}: nothing was graded")
     value, interval = estimate["value"], estimate["ci95"]
-    found = f"{name} is {_with_interval(value, interval, figure)}"
+    found = f"{name} is {with_interval(value, interval, figure)}"
     if bound.on == "estimate":
         holds = value >= bound.at_least
         word = "which reaches" if holds else "below"
@@ -193,11 +194,11 @@ def _not_worse(rule: BaselineRule, slices: Sequence[SliceComparison]) -> tuple[V
     p_values = [_p_below(each, 0.0) for each in slices]
     known = [p for p in p_values if p is not None]
     if known and min(holm(known)) < rule.alpha:
-        return Verdict.FAIL, f"That is worse (one-sided p = {_p(min(holm(known)))})"
+        return Verdict.FAIL, f"That is worse (one-sided {p_words(min(holm(known)))})"
     if len(known) < len(p_values):
         return Verdict.INCONCLUSIVE, "There are too few tasks to tell whether it is worse"
     least = max(_smallest_loss(each, rule.alpha) for each in slices)
-    advice = f"That is not significantly worse (one-sided p = {_p(min(holm(known)))})"
+    advice = f"That is not significantly worse (one-sided {p_words(min(holm(known)))})"
     if least > 0:
         advice += f"; a loss of {shown(least, rule.on)} would be found four times in five"
     return Verdict.PASS, advice
@@ -215,13 +216,13 @@ def _non_inferior(rule: BaselineRule, margin: float, slices: Sequence[SliceCompa
     worst_above = max((p for p in above if p is not None), default=None)
     margin_shown = shown(margin, rule.on)
     if worst_above is not None and None not in above and worst_above < rule.alpha:
-        return Verdict.PASS, f"A loss of {margin_shown} or more is ruled out (one-sided p = {_p(worst_above)})"
+        return Verdict.PASS, f"A loss of {margin_shown} or more is ruled out (one-sided {p_words(worst_above)})"
     below = [p for each in slices if (p := each.comparison.p_below(-margin)) is not None]
     if below and min(holm(below)) < rule.alpha:
-        return Verdict.FAIL, f"That is a loss of more than {margin_shown} (one-sided p = {_p(min(holm(below)))})"
+        return Verdict.FAIL, f"That is a loss of more than {margin_shown} (one-sided {p_words(min(holm(below)))})"
     advice = f"Whether the loss is less than {margin_shown} these tasks do not tell"
     if worst_above is not None:
-        advice += f" (one-sided p = {_p(worst_above)})"
+        advice += f" (one-sided {p_words(worst_above)})"
     needed = max(_tasks_needed(each, margin, rule.alpha) for each in slices)
     if needed:
         advice += f"; without a true loss about {needed} tasks a track, or more repeats, show it four times in five"
@@ -244,7 +245,7 @@ def _difference(each: SliceComparison, figure: Figure, metric: str) -> str:
     where = "" if each.name == "total" else f" of {each.name}"
     estimate = each.comparison.difference
     interval = None if estimate.interval is None else list(estimate.interval)
-    change = _with_interval(estimate.value, interval, figure, sign=True)
+    change = with_interval(estimate.value, interval, figure, sign=True)
     return (
         f"{name}{where} went from {shown(each.baseline, figure)} to {shown(each.candidate, figure)} "
         f"on {each.tasks} tasks, by {change}"
@@ -277,26 +278,3 @@ def _cost(most: float, cost: Mapping[str, float | None]) -> Check:
     total = sum(amount for amount in cost.values() if amount is not None)
     verdict = Verdict.PASS if total <= most else Verdict.FAIL
     return Check(verdict, f"answers and judging cost ${total:.2f}, and the gate allows ${most:.2f}")
-
-
-def _with_interval(value: float | None, interval: Sequence[float] | None, figure: Figure, *, sign: bool = False) -> str:
-    if interval is None:
-        return f"{shown(value, figure, sign=sign)} (no interval)"
-    low, high = (shown(end, figure, sign=sign) for end in interval)
-    return f"{shown(value, figure, sign=sign)} (95 % interval {low} to {high})"
-
-
-def shown(value: float | None, figure: Figure, *, sign: bool = False) -> str:
-    """A score with three digits, a pass rate in percent.
-
-    >>> shown(0.61249, "mean"), shown(0.365, "pass_rate"), shown(-0.03, "mean", sign=True)
-    ('0.612', '36.5%', '-0.030')
-    """
-    if value is None:
-        return "-"
-    plus = "+" if sign else ""
-    return f"{value:{plus}.3f}" if figure == "mean" else f"{value:{plus}.1%}"
-
-
-def _p(p: float) -> str:
-    return "below .001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"

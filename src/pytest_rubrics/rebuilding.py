@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_rubrics.baselines import Baseline, baseline_of, read_baseline
 from pytest_rubrics.evidence import Evidence
 from pytest_rubrics.faults import Fault, FaultsError
 from pytest_rubrics.figures import figures_of
@@ -17,6 +18,8 @@ from pytest_rubrics.plan import Case
 from pytest_rubrics.records import SUMMARY, Run, read_run
 from pytest_rubrics.tasks import Criterion, Task
 
+_IN_A_MANIFEST = ("run", "started_at", "finished_at", "options", "models", "judge", "benchmarks")
+
 
 def open_run(folder: Path) -> Run:
     """Read a run folder, also one of a run that is still going or was killed.
@@ -25,9 +28,12 @@ def open_run(folder: Path) -> Run:
         FaultsError: It is no run folder, or its files hold something else than records.
     """
     try:
-        return read_run(folder)
+        run = read_run(folder)
+        if missing := [key for key in _IN_A_MANIFEST if key not in run.manifest]:
+            raise ValueError(f"manifest.json lacks {', '.join(missing)}")
     except (ValueError, TypeError, KeyError) as error:
         raise FaultsError([Fault(str(folder), f"holds files that are no records of a run: {error}.")]) from error
+    return run
 
 
 def all_grades(run: Run) -> Iterator[Grade]:
@@ -50,6 +56,18 @@ def count_without_line(run: Run) -> int:
 def count_selected(run: Run) -> int:
     """Number of grades that the run, or the last one in its folder, had selected."""
     return sum(len(entry["selected"]) for entry in run.manifest["benchmarks"].values())
+
+
+def scores_in(path: Path) -> list[Baseline]:
+    """What each model achieved, task by task: of a run folder, or of a baseline file.
+
+    Raises:
+        FaultsError: It is neither.
+    """
+    if path.is_file():
+        return [read_baseline(path)]
+    evidence = evidence_of(open_run(path))
+    return [baseline_of(evidence, name) for name in evidence.results]
 
 
 def rebuild_summary(run: Run, gate: Mapping[str, Any] | None = None) -> dict[str, Any]:

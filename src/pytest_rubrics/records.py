@@ -50,14 +50,14 @@ class RunWriter:
         from pytest_rubrics.redaction import redact
 
         path = self.folder / name
-        _replace(path, redact(text))
+        replace_text(path, redact(text))
         return path
 
     def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Write ``tasks.jsonl``; tasks of an earlier run in the same folder stay."""
         lines = {_task_line_id(row): row for row in _read_lines(self.folder / TASKS)}
         lines.update({_task_line_id(row): row for row in map(task_record, tasks)})
-        _replace(self.folder / TASKS, "".join(_dump(redact_json(row)) + "\n" for row in lines.values()))
+        replace_text(self.folder / TASKS, "".join(_dump(redact_json(row)) + "\n" for row in lines.values()))
 
     def append(self, grade: Grade) -> None:
         """Append one grade to ``results.jsonl`` and flush."""
@@ -74,7 +74,7 @@ class RunWriter:
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         text = json.dumps(redact_json(value), ensure_ascii=False, indent=2, allow_nan=False)
-        _replace(self.folder / name, text + "\n")
+        replace_text(self.folder / name, text + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
     """Write a whole file so that a reader, or a crash, never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -39,6 +39,19 @@ class Scoring:
             raise ValueError("a rubric needs a positive weight")
         score = hit / positive
         return min(1.0, max(0.0, score)) if self.clip else score
+
+    def metrics(self, marks: Sequence[tuple[float, float]], *, unjudged: Sequence[float] = ()) -> dict[str, float]:
+        """The score under its name; with unjudged criteria the middle of what they allow, and both ends.
+
+        Args:
+            marks: Weight and verdict of every judged criterion.
+            unjudged: Weights of the others.
+        """
+        if not unjudged:
+            return {self.metric: self.score(marks)}
+        low = self.score([*marks, *((weight, float(weight < 0)) for weight in unjudged)])
+        high = self.score([*marks, *((weight, float(weight > 0)) for weight in unjudged)])
+        return {self.metric: (low + high) / 2, f"{self.metric}_low": low, f"{self.metric}_high": high}
 
     def passes(self, score: float) -> bool | None:
         """Whether a score reaches the pass mark; None without one."""

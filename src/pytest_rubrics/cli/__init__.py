@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pytest_rubrics import __version__
+from pytest_rubrics.cli.baseline import baseline
 from pytest_rubrics.cli.cache import explain, import_spilled, stats
 from pytest_rubrics.cli.command import SHOWN_FAULTS, USAGE_ERROR, Command, complain
+from pytest_rubrics.cli.compare import compare
 from pytest_rubrics.cli.data import describe, fetch
 from pytest_rubrics.cli.doctor import doctor
 from pytest_rubrics.cli.init import init
+from pytest_rubrics.cli.rescore import rescore
 from pytest_rubrics.cli.runs import gate, merge, report
 
 COMMANDS: tuple[Command, ...] = (
@@ -23,6 +26,9 @@ COMMANDS: tuple[Command, ...] = (
     report,
     merge,
     gate,
+    baseline,
+    compare,
+    rescore,
     stats,
     import_spilled,
     explain,
