@@ -92,10 +92,12 @@ class TestReport:
         assert found.returncode == 4
         assert "configs: is no run folder: it holds no manifest.json" in found.stderr
 
-    @pytest.mark.parametrize("name", ["manifest.json", "results.jsonl"])
-    def test_a_file_of_something_else_is_a_fault(self, name: str, finished: Outcome, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("name", "text"), [("manifest.json", "{"), ("manifest.json", "{}"), ("results.jsonl", '{"benchmark": "x"}\n')]
+    )
+    def test_a_file_of_something_else_is_a_fault(self, name: str, text: str, finished: Outcome, tmp_path: Path) -> None:
         copy = shutil.copytree(finished.folder, tmp_path / "copy")
-        (copy / name).write_text('{"benchmark": "x"}\n' if name == "results.jsonl" else "{", encoding="utf-8")
+        (copy / name).write_text(text, encoding="utf-8")
         found = rubrics(tmp_path, "report", "copy")
         assert found.returncode == 4
         assert "copy: holds files that are no records of a run: " in found.stderr

@@ -202,7 +202,7 @@ def _changes(run: Run, plan: Plan) -> Iterator[str]:
             for kind, texts in plan.benchmarks[name].templates.items()
             for language, text in texts.items()
         }
-        then[f"prompts of {name}"] = run.manifest["benchmarks"][name]["prompts_sha256"]
+        then[f"prompts of {name}"] = run.manifest["benchmarks"].get(name, {}).get("prompts_sha256", {})
     for name in now.keys() & then.keys():
         for key, found, former in differences(now[name], then[name]):
             yield f"changed: {name}, {key} is {found} and was {former}"
