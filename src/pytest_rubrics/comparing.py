@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -91,12 +90,12 @@ def pairs(baseline: Baseline, candidate: Baseline) -> list[Pair]:
 
 def by_track(baseline: Baseline, candidate: Baseline, figure: Figure = "mean") -> list[SliceComparison]:
     """The difference in each track, which are never pooled; in all tasks where there are no tracks."""
-    return _by(baseline, candidate, figure, lambda pair: pair.baseline.track or "total")
+    return _by(baseline, candidate, figure, lambda task: task.track or "total")
 
 
 def by_subset(baseline: Baseline, candidate: Baseline, figure: Figure = "mean") -> list[SliceComparison]:
     """The difference in each subset, with p values corrected for their number."""
-    return _by(baseline, candidate, figure, lambda pair: pair.baseline.subset)
+    return _by(baseline, candidate, figure, lambda task: task.subset)
 
 
 def changed_tasks(baseline: Baseline, candidate: Baseline) -> list[Flip]:
@@ -117,12 +116,14 @@ def passes_changed(baseline: Baseline, candidate: Baseline) -> McNemar | None:
     return mcnemar(before, after, clusters=[pair.baseline.cluster for pair in found])
 
 
-def _by(baseline: Baseline, candidate: Baseline, figure: Figure, name: Callable[[Pair], str]) -> list[SliceComparison]:
-    slices: dict[str, list[Pair]] = defaultdict(list)
+def _by(
+    baseline: Baseline, candidate: Baseline, figure: Figure, name: Callable[[TaskScore], str]
+) -> list[SliceComparison]:
+    slices: dict[str, list[Pair]] = {name(task): [] for task in baseline.tasks.values()}
     for pair in pairs(baseline, candidate):
-        slices[name(pair)].append(pair)
+        slices[name(pair.baseline)].append(pair)
     bounds = (0.0, 1.0) if figure == "pass_rate" else baseline.bounds
-    found = {name: _compare(members, figure, bounds) for name, members in slices.items()}
+    found = {name: _compare(members, figure, bounds) for name, members in slices.items() if members}
     p_values = {name: p for name, (_, _, comparison) in found.items() if (p := comparison.p_value) is not None}
     corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return [

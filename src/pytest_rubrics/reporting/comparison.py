@@ -47,7 +47,8 @@ def comparison_lines(baseline: Baseline, candidate: Baseline, most_flips: int) -
 
 
 def _name(scores: Baseline) -> str:
-    return f"{scores.model} in run {scores.run}, judged by {scores.judge}, {scores.repeats} answers a task"
+    answers = f", {scores.repeats} answers a task" if scores.repeats > 1 else ""
+    return f"{scores.model} in run {scores.run}, judged by {scores.judge}{answers}"
 
 
 def _table(figure: Figure, metric: str, tracks: Sequence[SliceComparison], subsets: Sequence[SliceComparison]) -> str:
@@ -129,13 +130,13 @@ def reference_lines(parts: Sequence[tuple[str, Mapping[str, Any]]], rows: Sequen
     tracks = list(dict.fromkeys(track for _, part in parts for track in part["tracks"]))
     table = [_own(run, part, tracks) for run, part in parts] + [_published(row, tracks) for row in rows]
     table.sort(key=lambda row: float("-inf") if row.score is None else row.score, reverse=True)
-    headers = ["model", *(f"{track} {name}" for track in tracks for name in ("score", "pass", "value"))]
+    headers = ["model", *(name for track in tracks for name in (track, "pass", "value"))]
     columns = ["left", *["right"] * (len(headers) - 1)]
     cells = [[row.name, *map(_one_digit, row.figures)] for row in table]
     yield from tabulate.tabulate(cells, headers, tablefmt=COMPACT, colalign=columns, disable_numparse=True).splitlines()
     yield ""
-    yield f"* these runs; {WARNING}."
-    yield "Scores and pass rates in percent; values in thousands of the track's currency."
+    yield f"* these runs. WARNING: {WARNING}."
+    yield "Mean score and pass rate in percent; economic value in thousands of the track's currency."
 
 
 class _Row(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tabulate
@@ -46,7 +46,7 @@ def render_part(part: Mapping[str, Any], width: int) -> str:
 
 def notes_of(part: Mapping[str, Any]) -> list[str]:
     """Lines below the table: intervals, tokens and cost, and why grades failed or are missing."""
-    lines = [f"{name}: {_interval_words(numbers)}" for name, numbers in _headlines(part)]
+    lines = [f"{name}: {words}" for name, numbers in _headlines(part) for words in _headline_notes(numbers)]
     tokens = part["tokens"]
     lines.append(
         f"tokens in/out: answers {_tokens(tokens['answer'])}, judge {_tokens(tokens['judge'])}; "
@@ -62,17 +62,44 @@ def _headlines(part: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]
     return list(part["tracks"].items()) if len(part["tracks"]) > 1 else [("total", part)]
 
 
-def _interval_words(numbers: Mapping[str, Any]) -> str:
-    words = [f"mean {numbers['metric'] or 'score'} {_with_interval(numbers['mean'])}"]
+def _headline_notes(numbers: Mapping[str, Any]) -> Iterator[str]:
+    """Everything that belongs beside the headline of a track, or of all tasks."""
+    coverage = f"coverage {percent(numbers['coverage'])}"
+    yield f"mean {numbers['metric'] or 'score'} {_with_interval(numbers['mean'])}, {coverage}"
     if numbers["pass_rate"] is not None:
-        words.append(f"pass rate {_with_interval(numbers['pass_rate'], percent=True)}")
-    return ", ".join([*words, f"coverage {_percent(numbers['coverage'])}"])
+        yield f"pass rate {_with_interval(numbers['pass_rate'], is_share=True)}"
+    if macro := numbers["macro_mean"]:
+        yield f"macro mean over {macro['domains']} domains {_with_interval(macro)}"
+    if bounds := numbers["exclusion_bounds"]:
+        low, high = bounds["mean"]
+        yield f"what was excluded could bring the mean down to {score(low)} or up to {score(high)}"
+    if repeats := numbers["repeats"]:
+        yield from _repeat_words(repeats)
+    for currency, value in (numbers["economic_value"] or {}).items():
+        yield _value_words(currency, value)
 
 
-def _with_interval(estimate: Mapping[str, Any] | None, *, percent: bool = False) -> str:
+def _repeat_words(repeats: Mapping[str, Any]) -> Iterator[str]:
+    if repeats["pass_at_k"]:
+        most = max(repeats["pass_at_k"], key=int)
+        at_k, hat_k = repeats["pass_at_k"][most], repeats["pass_hat_k"][most]
+        yield f"pass@{most} {percent(at_k['value'])}, pass^{most} {percent(hat_k['value'])}"
+    spreads = [f"{part['variance'] ** 0.5:.3f} between {name}s" for name, part in repeats["variance"].items() if part]
+    if spreads:
+        yield f"standard deviation of the score: {', '.join(spreads)}"
+
+
+def _value_words(currency: str, value: Mapping[str, Any]) -> str:
+    words = f"economic value {currency} {value['earned']:,.0f} of {value['possible']:,.0f}"
+    if value["net_of_cost"] is not None:
+        return f"{words}, less the cost {currency} {value['net_of_cost']:,.0f}"
+    return f"{words}; cost {usd(value['cost_usd'])}"
+
+
+def _with_interval(estimate: Mapping[str, Any] | None, *, is_share: bool = False) -> str:
     if estimate is None:
         return "-"
-    show = _percent if percent else _score
+    show = percent if is_share else score
     if estimate["ci95"] is None:
         return f"{show(estimate['value'])} (no interval: too few tasks)"
     low, high = estimate["ci95"]
@@ -81,9 +108,9 @@ def _with_interval(estimate: Mapping[str, Any] | None, *, percent: bool = False)
 
 def _cells(numbers: Mapping[str, Any], has_mark: bool) -> list[str]:
     cells = [str(numbers[name]) for name in ("tasks", "scored", "failed", "excluded")]
-    cells += [_percent(numbers["coverage"], digits=0), _score(_value(numbers["mean"]))]
+    cells += [percent(numbers["coverage"], digits=0), score(_value(numbers["mean"]))]
     if has_mark:
-        cells.append(_percent(_value(numbers["pass_rate"])))
+        cells.append(percent(_value(numbers["pass_rate"])))
     tokens = sum(count for part in numbers["tokens"].values() for count in part.values())
     cost = numbers["cost_usd"]
     total = None if None in cost.values() else sum(cost.values())
@@ -94,11 +121,12 @@ def _value(estimate: Mapping[str, Any] | None) -> float | None:
     return None if estimate is None else estimate["value"]
 
 
-def _score(value: float | None) -> str:
+def score(value: float | None) -> str:
+    """A score in three digits."""
     return "-" if value is None else f"{value:.3f}"
 
 
-def _percent(value: float | None, digits: int = 1) -> str:
+def percent(value: float | None, digits: int = 1) -> str:
     """A share in percent; never rounded up to 100 when something is missing."""
     if value is None:
         return "-"
