@@ -89,6 +89,12 @@ def test_the_defaults_are_safe(tmp_path: Path, own: Bench) -> None:
     assert made.settings == AgentSettings()
 
 
+def test_without_a_sandbox_the_agent_is_told_of_the_network(tmp_path: Path, own: Bench) -> None:
+    (shell,) = agent(own, load(tmp_path, "sandbox: none")).tools
+    assert isinstance(shell, BashTool)
+    assert shell.sandbox.network
+
+
 def test_the_example_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGENT_MODEL", raising=False)
     config = load_model("agent", Workspace(package_data())).config
@@ -129,15 +135,16 @@ def test_faults_are_named(tmp_path: Path, text: str, fault: str) -> None:
 @needs_bubblewrap
 def test_pytest_runs_an_agent_on_a_benchmark(tmp_path: Path) -> None:
     script: Script = [tool_calls(("bash", {"command": "echo $((6 * 7))"})), "The advice is 42."]
-    with Provider(script=script, truth={}) as server:
+    with Provider(script=script) as server:
         places = Places(tmp_path, server, ["t001", "t002"])
         places.model(kind="agent", tools=["bash"])
         outcome = places.pytest()
-        assert server.count("answer") == 4, outcome.text
-        assert [record["answer"] for record in outcome.records] == ["The advice is 42."] * 2
+        assert [record["answer"] for record in outcome.records] == ["The advice is 42."] * 2, outcome.text
         assert {record["track"] for record in outcome.records} == {"agent"}
+        assert {record["state"] for record in outcome.records} == {"scored"}
+        assert server.count("answer") == 4
         assert places.imported_litellm()
         replay = places.pytest("--cache-mode", "offline", run="again")
+        assert [record["metrics"] for record in replay.records] == [record["metrics"] for record in outcome.records]
         assert server.count("answer") == 4
-        assert [record["answer"] for record in replay.records] == ["The advice is 42."] * 2
         assert not places.imported_litellm()

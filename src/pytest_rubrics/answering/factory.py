@@ -55,7 +55,7 @@ def _bash(config: AgentModel) -> ToolSource:
     return BashTool(
         Sandbox(
             config.sandbox,
-            config.network,
+            config.network or config.sandbox == "none",  # this machine's network cannot be taken away
             Limits(limits.cpu_seconds, limits.memory_mb, limits.processes, limits.output_bytes, limits.image),
         )
     )

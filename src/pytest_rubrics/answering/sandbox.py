@@ -237,7 +237,7 @@ class Sandbox:
     def _container(self, box: Box, name: str) -> list[str]:
         limits = self.limits
         owner = box.workspace.stat()
-        arguments = [self.kind, "run", "--rm", "--name", name, "--hostname", "sandbox", "--init"]
+        arguments = [self.kind, "run", "--rm", "--name", name, "--hostname", "sandbox"]
         arguments += ["--network", "bridge" if self.network else "none"]
         arguments += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         arguments += ["--user", f"{owner.st_uid}:{owner.st_gid}"]
