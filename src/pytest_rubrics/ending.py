@@ -8,6 +8,7 @@ import pytest
 
 from pytest_rubrics.gates import Decision, Gate
 from pytest_rubrics.recorder import Recorder
+from pytest_rubrics.reporting.files import write_reports_of
 
 if TYPE_CHECKING:
     from pytest_rubrics.plugin import Session
@@ -29,6 +30,7 @@ def end_run(session: pytest.Session, state: Session) -> None:
         if obstacle is None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
+    state.report = write_reports_of(recorder.writer.folder, state.summary)
     shorten_failures(session, recorder)
 
 

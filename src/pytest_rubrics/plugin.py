@@ -40,6 +40,7 @@ class Session:
         indices: Job of each item, by node id.
         progress: The progress line; None in a worker.
         verdict: The gate's sentence, printed last.
+        report: Where the report is.
         summary: What is printed as a table.
         workers: The workers of this controller, if there are any.
     """
@@ -52,6 +53,7 @@ class Session:
     progress: ProgressLine | None = None
     verdict: str = ""
     summary: Mapping[str, Any] | None = None
+    report: str = ""
 
 
 SESSION = pytest.StashKey[Session]()
@@ -360,6 +362,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_sep("=", title)
         for line in lines:
             terminalreporter.write_line(line)
+    terminalreporter.write_line(state.report)
 
 
 def _load_plan(config: pytest.Config) -> Plan | None:
