@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pytest_rubrics.answering.answer import Answer, AnsweringError
+from pytest_rubrics.calls.cache import StoreError
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
@@ -315,6 +316,8 @@ class Engine:
             _exclude(grade, error)
         except CallError as error:
             _exclude(grade, error)
+        except StoreError as error:
+            _exclude(grade, CallError("error", str(error)))
         grade.finished_at = now()
         return grade
 
