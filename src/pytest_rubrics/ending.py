@@ -31,7 +31,7 @@ def end_run(session: pytest.Session, state: Session) -> None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
     state.report = write_reports_of(recorder.writer.folder, state.summary)
-    shorten_failures(session, recorder)
+    state.hidden = shorten_failures(session, recorder)
 
 
 def _why_unreported(session: pytest.Session) -> tuple[str, str]:
@@ -73,11 +73,16 @@ def _say(gate: Gate, decision: Decision, obstacle: str | None) -> tuple[str, dic
     return f"gate {gate.name}: {verdict.name} ({decision.reason})", entry
 
 
-def shorten_failures(session: pytest.Session, recorder: Recorder) -> None:
-    """Show only the worst of many failures, unless the user asked for all with ``-rf`` or ``-v``."""
+def shorten_failures(session: pytest.Session, recorder: Recorder) -> str:
+    """Show only the worst of many failures, unless the user asked for all with ``-rf`` or ``-v``.
+
+    Returns:
+        What is not shown, and how to see it.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or reporter.verbosity > 0:
-        return
+        return ""
+    hidden = []
     asked = session.config.option.reportchars
     scores = _scores(recorder)
     for category, letter in (("failed", "f"), ("error", "E")):
@@ -88,6 +93,11 @@ def shorten_failures(session: pytest.Session, recorder: Recorder) -> None:
         for report in ours[SHOWN_IN_FULL:]:
             report._pdbshown = True  # the mark by which pytest leaves a report out of its section, and still counts it
         reporter.reportchars = reporter.reportchars.replace(letter, "")
+        hidden.append((f"{len(ours) - SHOWN_IN_FULL} {'failures' if letter == 'f' else 'errors'}", f"-r{letter}"))
+    if not hidden:
+        return ""
+    counts, options = (" and ".join(column) for column in zip(*hidden, strict=True))
+    return f"rubrics: {counts} are not shown above; see the report, or run again with {options} or -v (from the cache)"
 
 
 def _scores(recorder: Recorder) -> dict[str, float]:

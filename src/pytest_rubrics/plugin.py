@@ -40,6 +40,7 @@ class Session:
         indices: Job of each item, by node id.
         progress: The progress line; None in a worker.
         verdict: The gate's sentence, printed last.
+        hidden: What is not shown of the failures.
         report: Where the report is.
         summary: What is printed as a table.
         workers: The workers of this controller, if there are any.
@@ -53,6 +54,7 @@ class Session:
     progress: ProgressLine | None = None
     verdict: str = ""
     summary: Mapping[str, Any] | None = None
+    hidden: str = ""
     report: str = ""
 
 
@@ -347,7 +349,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         _end(session, state)
     yield
     if state is not None and state.verdict:
-        _write_lines(session.config, [state.verdict])
+        _write_lines(session.config, [state.verdict], **_colour_of(state.verdict))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -357,8 +359,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from pytest_rubrics.reporting.terminal import summary_lines
 
-    width = terminalreporter._tw.fullwidth if terminalreporter.isatty else 120
-    for title, lines in summary_lines(state.plan, state.summary, width):
+    if state.hidden:
+        terminalreporter.write_line(state.hidden)
+    is_terminal = bool(terminalreporter.isatty)
+    width = terminalreporter._tw.fullwidth if is_terminal else 120
+    for title, lines in summary_lines(state.plan, state.summary, width, wraps=is_terminal):
         terminalreporter.write_sep("=", title)
         for line in lines:
             terminalreporter.write_line(line)
@@ -539,12 +544,18 @@ def _end(session: pytest.Session, state: Session) -> None:
     end_run(session, state)
 
 
-def _write_lines(config: pytest.Config, lines: list[str]) -> None:
+def _write_lines(config: pytest.Config, lines: list[str], **markup: bool) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
         for line in lines:
-            reporter.write_line(line)
+            reporter.write_line(line, **markup)
+
+
+def _colour_of(verdict: str) -> dict[str, bool]:
+    """The colour of a gate's sentence, which says the same in words."""
+    word = verdict.partition(": ")[2].partition(" ")[0]
+    return {{"PASS": "green", "FAIL": "red"}.get(word, "yellow"): True, "bold": True}
 
 
 def _fault_text(error: Exception) -> str:

@@ -15,7 +15,9 @@ from pytest_rubrics.cli.command import SHOWN_FAULTS, USAGE_ERROR, Command, compl
 from pytest_rubrics.cli.compare import compare
 from pytest_rubrics.cli.data import describe, fetch
 from pytest_rubrics.cli.doctor import doctor
+from pytest_rubrics.cli.export import export
 from pytest_rubrics.cli.init import init
+from pytest_rubrics.cli.opening import open_report
 from pytest_rubrics.cli.rescore import rescore
 from pytest_rubrics.cli.runs import gate, merge, report
 
@@ -24,6 +26,8 @@ COMMANDS: tuple[Command, ...] = (
     describe,
     fetch,
     report,
+    open_report,
+    export,
     merge,
     gate,
     baseline,

@@ -19,17 +19,25 @@ _LOG_WIDTH = 120  # columns where the output is no terminal, as in a run
 
 @command(
     "report",
-    "print the table of a run again, and rebuild its summary, also while it is going",
+    "print the table of a run again, and rebuild its summary and reports, also while it is going",
     argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run"),
+    argument("--into", metavar="DIR", type=Path, help="one report of all, side by side; the first is the baseline"),
 )
 def report(options: argparse.Namespace) -> None:
-    """Rebuild the summary of each run from its records, and print what stood in the terminal."""
+    """Rebuild summary and reports of each run from its records, and print what stood in the terminal."""
     from pytest_rubrics.rebuilding import gate_sentence, open_run
+    from pytest_rubrics.reporting.files import write_reports
 
+    made = []
     for run in [open_run(folder) for folder in options.runs]:
         summary = _rebuild(run)
+        made.append((run, summary))
+        if options.into is None:
+            say(f"report: {write_reports(made[-1:], run.folder)[0]}")
         if summary["gate"]:
             say(gate_sentence(summary["gate"]))
+    if options.into is not None:
+        say(f"report: {write_reports(made, options.into)[0]}")
 
 
 @command(
@@ -76,8 +84,9 @@ def _rebuild(run: Run) -> Mapping[str, Any]:
     from pytest_rubrics.reporting.terminal import run_lines
 
     summary = _write_summary(run)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LOG_WIDTH
-    for title, lines in run_lines(run.manifest, summary, run.folder, width):
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else _LOG_WIDTH
+    for title, lines in run_lines(run.manifest, summary, run.folder, width, wraps=is_terminal):
         say(f" {title} ".center(width, "="))
         say("\n".join(lines))
     for note in _notes(run):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from wcwidth import wrap
 
 from pytest_rubrics.plan import Plan
 from pytest_rubrics.records import MANIFEST
@@ -13,21 +15,24 @@ from pytest_rubrics.reporting.table import notes_of, render_part
 from pytest_rubrics.sources import SAMPLE
 
 
-def summary_lines(plan: Plan, summary: Mapping[str, Any], width: int) -> Iterator[tuple[str, list[str]]]:
+def summary_lines(
+    plan: Plan, summary: Mapping[str, Any], width: int, *, wraps: bool = False
+) -> Iterator[tuple[str, list[str]]]:
     """A title and lines for each benchmark x model x judge of the run that has just ended.
 
     Args:
         plan: What was run; its manifest is in the run folder.
         summary: The summary.
         width: Columns of the terminal.
+        wraps: Whether long notes are wrapped at the width; in a log they stay on one line, which can be searched.
     """
     folder = plan.config.run_dir
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return run_lines(manifest, summary, folder, width)
+    return run_lines(manifest, summary, folder, width, wraps=wraps)
 
 
 def run_lines(
-    manifest: Mapping[str, Any], summary: Mapping[str, Any], folder: Path, width: int
+    manifest: Mapping[str, Any], summary: Mapping[str, Any], folder: Path, width: int, *, wraps: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """A title and lines for each benchmark x model x judge of any run, from its records.
 
@@ -36,14 +41,21 @@ def run_lines(
         summary: The summary.
         folder: Where the records are.
         width: Columns of the terminal.
+        wraps: Whether long notes are wrapped at the width; in a log they stay on one line, which can be searched.
     """
     parts = summary["parts"]
     for number, part in enumerate(parts, start=1):
         title = f"{part['benchmark']} | model {part['model']} ({part['track']}) | judge {part['judge']}"
-        lines = [*render_part(part, width).splitlines(), "", *notes_of(part), *_warnings(manifest, part)]
+        notes = [*notes_of(part), *_warnings(manifest, part)]
+        lines = [*render_part(part, width).splitlines(), "", *(_wrapped(notes, width) if wraps else notes)]
         if number == len(parts):
             lines.append(f"records: {folder}")
         yield title, lines
+
+
+def _wrapped(notes: Sequence[str], width: int) -> Iterator[str]:
+    for note in notes:
+        yield from wrap(note, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _warnings(manifest: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
