@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_rubrics.baselines import Baseline
 from pytest_rubrics.comparability import judge_fingerprint
-from pytest_rubrics.comparing import SliceComparison, by_track, obstacles, unshared
+from pytest_rubrics.comparing import SHOWN_NAMES, SliceComparison, by_track, obstacles, unshared
 from pytest_rubrics.figures import NOT_A_NUMBER
 from pytest_rubrics.gate_file import BaselineRule, Bound, Floor, GateFile
 from pytest_rubrics.statistics.comparison import holm, minimal_detectable_difference
@@ -100,7 +100,7 @@ def _obstacles(rules: GateFile, baseline: Baseline | None, candidate: Candidate)
             sentence += f"; what is missing could bring the mean anywhere from {low:.3f} to {high:.3f}"
         yield Check(Verdict.LOW_COVERAGE, f"{sentence}. --retry excluded asks for it anew")
     if missing := _named(rules.must_pass, [result for result in candidate.results if not result.graded]):
-        yield Check(Verdict.LOW_COVERAGE, f"{', '.join(missing)} must be passed and was excluded")
+        yield Check(Verdict.LOW_COVERAGE, f"{_listed(missing)} must be passed and was excluded")
 
 
 def _not_comparable(rules: GateFile, baseline: Baseline | None, candidate: Candidate) -> Iterator[str]:
@@ -255,10 +255,13 @@ def _difference(each: SliceComparison, figure: Figure, metric: str) -> str:
 def _must_pass(names: Sequence[str], results: Sequence[TaskResult]) -> Check:
     lost = _named(names, [result for result in results if (result.passed or 0.0) < 1.0])
     if lost:
-        return Check(Verdict.FAIL, f"{', '.join(lost)} must be passed and was not")
-    return Check(
-        Verdict.PASS, f"all {len(names)} tasks that must be passed were" if len(names) > 1 else f"{names[0]} was passed"
-    )
+        return Check(Verdict.FAIL, f"{_listed(lost)} must be passed and was not")
+    return Check(Verdict.PASS, f"what must be passed was ({_listed(_named(names, results))})")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _named(names: Sequence[str], results: Sequence[TaskResult]) -> list[str]:
