@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from pytest_rubrics.answering import command
 from pytest_rubrics.faults import FaultsError
+from tests.support.benchmarks import REPOSITORY
 from tests.support.provider import Provider
 from tests.support.workspaces import Workspace, keys, question, until
 
@@ -359,3 +361,33 @@ def test_a_command_that_cannot_run_is_found_before_anything_is_called(
         workspace.plan()
     (found,) = caught.value.faults
     assert str(found).startswith(f"configs/models/local.yaml:1, {fault}")
+
+
+def test_an_estimate_runs_no_program(workspace: Commands) -> None:
+    workspace.program(f"open('runs', 'a').write('x')\n{ECHO}")
+    run = workspace.pytest("--estimate")
+    assert run.code == 0, run.text
+    assert any(line.split()[:4] == ["judge", "local", "1", "0"] for line in run.text.splitlines())
+    assert not (workspace.root / "runs").exists()
+
+
+def test_the_examples_of_the_documentation_work(
+    tmp_path: Path, server: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (REPOSITORY / "docs" / "other_agents.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n# (\S+)\n(.*?)```", text, re.DOTALL)
+    assert [name for _, name, _ in blocks] == [
+        "configs/models/their-reports.yaml",
+        "configs/models/my-agent.yaml",
+        "my_agent.py",
+    ]
+    workspace = Workspace(tmp_path, server, ["a"])
+    for _, name, content in blocks:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / "data" / "their-reports").mkdir()
+    (tmp_path / "data" / "their-reports" / "a.md").write_text("Their report.", encoding="utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-1234567890")
+    monkeypatch.setenv("SEARCH_API_KEY", "another-key-1234567890")
+    theirs, mine = workspace.grades(model=["their-reports", "my-agent"])
+    assert theirs.answer == "Their report."
+    assert mine.answer == f"A report on: {question('a')}"

@@ -15,6 +15,8 @@ from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.faults import FaultsError
 from pytest_rubrics.tasks import Criterion, Task
 from tests.support.documents import write_docx, write_pdf
+from tests.support.provider import Provider
+from tests.support.workspaces import Workspace
 
 
 def task(id_: str, key: str, subset: str = "cn_law", benchmark: str = "b") -> Task:
@@ -255,3 +257,62 @@ def test_a_folder_without_answers_is_a_fault(tmp_path: Path) -> None:
         "reports: the folder holds no answers. "
         "Give reports as <task_id>.md, .txt, .pdf or .docx, or answers as .jsonl or .csv."
     ]
+
+
+# Whole runs
+
+
+def write_model(workspace: Workspace, *values: Any) -> None:
+    rows(workspace.root / "answers.jsonl", *values)
+    text = "kind: recorded\nanswers: answers.jsonl\ntrack: search\n"
+    (workspace.root / "configs/models/local.yaml").write_text(text, encoding="utf-8")
+
+
+def test_ready_answers_are_graded_by_several_processes_and_nothing_else_is_called(tmp_path: Path) -> None:
+    with Provider(truth=lambda body: {"1": True, "3": False, "7": False}) as server:
+        workspace = Workspace(tmp_path, server, ["a", "b", "c", "d"])
+        write_model(
+            workspace,
+            {"key": "a", "answer": "An answer."},
+            {"key": "b", "answer": "\ud83d half a character"},
+            {"key": "c", "answer": " "},
+            {"key": "z", "answer": "To nothing."},
+        )
+        run = workspace.pytest("-n", "2")
+        assert (server.count("answer"), server.count("judge")) == (0, 2)
+        assert workspace.imported_litellm()
+        again = workspace.pytest(run="again")
+        assert server.count() == 2
+        assert not workspace.imported_litellm()
+    found = {key: (record["state"], record["reason"], record["metrics"]) for key, record in run.by_key.items()}
+    assert found == {
+        "a": ("scored", None, {"expert_score": 10 / 16}),
+        "b": ("scored", None, {"expert_score": 10 / 16}),
+        "c": ("failed", "empty", {"expert_score": 0.0}),
+        "d": ("excluded", "no_answer", None),
+    }
+    assert run.code == again.code == 1
+    assert run.by_key["b"]["answer"] == "\ufffd half a character"
+    assert "model local: 1 of 4 answers belong to no task of this run: z" in run.text
+    a = run.by_key["a"]
+    assert (a["track"], a["answer"], a["cost_usd"]["answer"], a["keys"]["answer"]) == ("search", "An answer.", 0.0, [])
+
+
+def test_faults_of_ready_answers_end_a_run_before_it_calls(tmp_path: Path) -> None:
+    with Provider() as server:
+        workspace = Workspace(tmp_path, server, ["a"])
+        write_model(workspace, {"key": "a", "answer": "A"}, {"key": "a", "answer": "B"})
+        run = workspace.pytest()
+        assert server.count() == 0
+    assert run.code == 4
+    assert "answers.jsonl, row 2: is a second answer to a, repeat 1; the first is row 1 of answers.jsonl" in run.text
+
+
+def test_an_estimate_counts_the_judge_of_ready_answers(tmp_path: Path) -> None:
+    with Provider() as server:
+        workspace = Workspace(tmp_path, server, ["a", "b"])
+        write_model(workspace, {"key": "a", "answer": "A"}, {"key": "b", "answer": ""})
+        run = workspace.pytest("--estimate")
+        assert server.count() == 0
+    assert run.code == 0, run.text
+    assert any(line.split()[:4] == ["judge", "local", "1", "0"] for line in run.text.splitlines())

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_rubrics.calls.errors import CallError, Reason
 from pytest_rubrics.calls.reply import Reply
+from pytest_rubrics.characters import whole_characters
 
 _REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -52,7 +53,7 @@ class AnsweringError(CallError):
 
 def read_answer(reply: Reply, key: str) -> Answer:
     """Decide what a chat model's reply is: an answer, a cut-off one, or a failure of the model."""
-    text = without_reasoning(reply.content or "")
+    text = answer_text(reply.content or "")
     failure = None
     if reply.finish_reason == "content_filter":
         failure = "filtered"
@@ -66,6 +67,11 @@ def read_answer(reply: Reply, key: str) -> Answer:
         replies=(reply,),
         keys=(key,),
     )
+
+
+def answer_text(text: str) -> str:
+    """What is judged of a text: no reasoning block, and no halves of characters, which no judge can be sent."""
+    return whole_characters(without_reasoning(text))
 
 
 def without_reasoning(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_rubrics.characters import whole_characters
 from pytest_rubrics.faults import Fault, FaultsError
 
 CONVERSION = 1  # raise it when the text of a report changes, so that what was converted before is converted again
@@ -51,8 +52,7 @@ def _converted(path: Path) -> str:
         raise _fault(path, f"needs the package {error.name} to be read.", _INSTALL) from error
     except Exception as error:  # the libraries raise whatever a damaged file leads to
         raise _fault(path, f"cannot be read: {error or type(error).__name__}.", _AS_TEXT) from error
-    # PDF files can hold half characters, which no file of ours can.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole_characters(text)
 
 
 def _pdf(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_rubrics.answering.answer import Answer, without_reasoning
+from pytest_rubrics.answering.answer import Answer, answer_text
 from pytest_rubrics.answering.answer_files import AnswerFiles, Entry
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Turn
@@ -63,7 +63,7 @@ class RecordedAnswerer:
 
 def ready_answer(text: str) -> Answer:
     """A text that somebody else made, as an answer; an empty one is a failure."""
-    text = without_reasoning(text)
+    text = answer_text(text)
     return Answer(text) if text.strip() else Answer(None, failure="empty")
 
 

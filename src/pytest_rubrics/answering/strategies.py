@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from pytest_rubrics.answering.agent_prompts import LABELS, plain_text_protocol
-from pytest_rubrics.answering.answer import without_reasoning
+from pytest_rubrics.answering.answer import answer_text
 from pytest_rubrics.answering.react import find_action, read_step
 from pytest_rubrics.answering.steps import Step, ToolCall, as_plain_text, read_arguments
 from pytest_rubrics.answering.tools.tool import Definition
@@ -66,7 +66,7 @@ class FunctionCalling:
 
     def read(self, reply: Reply) -> tuple[str, Sequence[ToolCall]]:
         """Text and tool calls."""
-        return without_reasoning(reply.content or ""), [_tool_call(call) for call in reply.tool_calls]
+        return answer_text(reply.content or ""), [_tool_call(call) for call in reply.tool_calls]
 
     def read_report(self, reply: Reply) -> str:
         """The text; what stands beside a call, be it written out, is no report."""
@@ -104,7 +104,7 @@ class ReAct:
 
     def read(self, reply: Reply) -> tuple[str, Sequence[ToolCall]]:
         """Text and the one action."""
-        return read_step(without_reasoning(reply.content or ""), self.tools, self.language)
+        return read_step(answer_text(reply.content or ""), self.tools, self.language)
 
     def read_report(self, reply: Reply) -> str:
         """The text, with or without its label."""

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_rubrics.characters import whole_characters
 from pytest_rubrics.judging import vocabulary as words
 from pytest_rubrics.judging.loose_json import Json, Object, find, parse
 
@@ -296,7 +297,7 @@ def _grade(status: Json, ternary: bool) -> float:
 
 def _reason(item: Object) -> str:
     reasons = (member for key, member in item if words.name(key) in words.REASON_KEYS and isinstance(member, str))
-    return next((_clean(reason) for reason in reasons if reason.strip()), "")
+    return next((whole_characters(reason) for reason in reasons if reason.strip()), "")
 
 
 def _quote(entry: Json) -> str:
@@ -304,7 +305,7 @@ def _quote(entry: Json) -> str:
         entry = next((member for key, member in entry if words.name(key) in words.QUOTE_KEYS), None)
     if not isinstance(entry, str):
         raise MalformedReplyError('"relevant_evidence" must be a list of strings.')
-    return _clean(entry)
+    return whole_characters(entry)
 
 
 def _objects(value: Json) -> Iterator[Object]:
@@ -322,13 +323,8 @@ def _scalars(item: Json, names: frozenset[str]) -> list[Json]:
     return [member for key, member in pairs if words.name(key) in names and not isinstance(member, (list, Object))]
 
 
-def _clean(text: str) -> str:
-    """The text without lone surrogates, which no file can hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _excerpt(value: Json) -> str:
-    text = " ".join(_clean("null" if value is None else str(value)).split())
+    text = " ".join(whole_characters("null" if value is None else str(value)).split())
     return f"`{text[:30]}…`" if len(text) > 30 else f"`{text}`"
 
 
