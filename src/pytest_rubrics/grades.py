@@ -42,6 +42,7 @@ class Grade:
         keys, usage, cost_usd, cached, seconds, served_model: Of the ``answer`` and of the ``judge``.
         spent_usd: What this run paid for it.
         finished_at: UTC time in ISO 8601.
+        trajectory: What an agent did, step by step; in the record of an agent only.
     """
 
     benchmark: str
@@ -69,6 +70,7 @@ class Grade:
     cached: dict[str, bool] = field(default_factory=lambda: {"answer": False, "judge": False})
     seconds: dict[str, float] = field(default_factory=lambda: {"answer": 0.0, "judge": 0.0})
     finished_at: str = ""
+    trajectory: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def id(self) -> GradeId:
@@ -82,7 +84,10 @@ class Grade:
 
     def to_record(self) -> dict[str, Any]:
         """The grade as plain JSON types, in the order of the fixed format."""
-        return {"schema": SCHEMA, **{name: getattr(self, name) for name in self.__slots__}}
+        record = {"schema": SCHEMA, **{name: getattr(self, name) for name in self.__slots__}}
+        if not self.trajectory:
+            del record["trajectory"]
+        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Grade:
