@@ -234,7 +234,7 @@ reply: json_object
 max_justification: 200
 """
     (workspace.root / "judges/严.yaml").write_text(text, encoding="utf-8")
-    config = load_judge("严", workspace).config
+    config = load_judge("严", workspace).members[0].config
     assert (config.prompt, config.language, config.show_weights) == ("python:package.module:NAME", "zh", False)
     assert (config.attempts, config.reply, config.max_justification) == (5, "json_object", 200)
 
@@ -242,7 +242,51 @@ max_justification: 200
 def test_a_bare_model_string_is_a_judge(workspace: Workspace) -> None:
     loaded = load_judge("openai/gpt-5.4", workspace)
     assert (loaded.name, loaded.config) == ("openai-gpt-5.4", JudgeConfig(model="openai/gpt-5.4"))
+    assert isinstance(loaded.config, JudgeConfig)
     assert (loaded.config.attempts, loaded.config.reply, loaded.config.language) == (3, "auto", "match")
+    assert [seat for seat, _ in loaded.seats] == [loaded.name]
+
+
+def write_judges(workspace: Workspace, **texts: str) -> None:
+    for name, text in texts.items():
+        (workspace.root / f"judges/{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def test_a_panel_finds_its_members_by_name_path_and_model_string(workspace: Workspace) -> None:
+    write_judges(workspace, a="model: x/a\ntypical_seconds: 5\n", b="model: x/b\ntypical_seconds: 9\n")
+    write_judges(workspace, p="panel: [a, judges/b.yaml, x/c]\ndecide: mean\nnote: three\n")
+    judge = load_judge("p", workspace)
+    assert [(seat, member.config.model) for seat, member in judge.seats] == [("a", "x/a"), ("b", "x/b"), ("x-c", "x/c")]
+    assert (judge.name, judge.decide, judge.typical_seconds) == ("p", "mean", None)
+    settings = judge.settings()
+    assert (settings["decide"], settings["members"]["b"]["model"]) == ("mean", "x/b")
+
+
+def test_a_repeated_judge_has_a_seat_for_each_reading(workspace: Workspace) -> None:
+    write_judges(workspace, j="model: x/j\njudge_repeats: 3\n")
+    judge = load_judge("j", workspace)
+    assert [seat for seat, _ in judge.seats] == ["j", "j#2", "j#3"]
+    assert judge.decide == "majority"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("panel: [a]", "judges/j.yaml:1, panel: found a list, expected at least 2 entries"),
+        ("panel: [a, b]\nmodel: x/y", "judges/j.yaml:2, model: "),
+        ("panel: [a, b]\ndecide: most", "judges/j.yaml:2, decide: found"),
+        ("panel: [a, gone]", "judges/j.yaml: there is no judge named 'gone'"),
+        ("panel: [a, a]", "judges/j.yaml, panel: two members have the name a."),
+        ("panel: [a, twice]", "judges/j.yaml, panel: twice has judge_repeats, and a member has one vote."),
+        ("panel: [a, inner]", "judges/j.yaml, panel: inner is a panel itself."),
+        ("panel: [a, ternary]", "judges/j.yaml, decide: ternary has a ternary scale"),
+    ],
+)
+def test_a_fault_of_a_panel(text: str, fault: str, workspace: Workspace) -> None:
+    write_judges(workspace, a="model: x/a\n", b="model: x/b\n", twice="model: x/t\njudge_repeats: 2\n")
+    write_judges(workspace, inner="panel: [a, b]\n", ternary="model: x/t\nscale: ternary\n")
+    [found] = judge_faults(workspace, text)
+    assert found.startswith(fault)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +346,7 @@ def test_ready_models_and_judges_load_without_any_variable(name: str, monkeypatc
     for variable in ("API_KEY", "API_BASE", "MODEL"):
         monkeypatch.delenv(f"{name.upper()}_{variable}", raising=False)
     root = Workspace(package_data())
-    model, judge = load_model(name, root).config, load_judge(name, root).config
+    model, judge = load_model(name, root).config, load_judge(name, root).members[0].config
     assert isinstance(model, ChatModel)
     assert model.model == judge.model
     assert "temperature" not in model.params | judge.params

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from pytest_rubrics.answering.serving.settings import ServeConfig
+from pytest_rubrics.faults import Fault, FaultsError, gather
 from pytest_rubrics.redaction import redact_json
 from pytest_rubrics.suggestions import did_you_mean
 from pytest_rubrics.variables import Secret
@@ -31,6 +32,7 @@ from pytest_rubrics.yaml_files import YamlModel, load_yaml
 _MODEL_STRING = "a LiteLLM model string, such as openai/gpt-5.4"
 
 Track = Literal["vanilla", "search", "agent"]
+Decide = Literal["majority", "unanimous", "any", "mean"]
 # What a command's arguments may hold in braces.
 COMMAND_PLACES = ("task_file", "report_file", "task_id", "key", "subset", "repeat")
 
@@ -59,6 +61,7 @@ _ELSEWHERE = {
     "messages": "Remove it: messages are made from the task",
     "metadata": "Remove it, or write it under extra_body",
     "mock_response": "For ready answers use kind: recorded",
+    "logprobs": "A judge asks for them with verdict: logprob, beside params",
     "model": _OWN_KEY,
     "n": "Use --repeats for several answers to a task",
     "num_retries": "Write how long to try again as retry_for, in seconds, beside params",
@@ -347,6 +350,9 @@ class JudgeConfig(EndpointConfig):
             lowest and highest value that they allow.
         context_limit: Tokens of an answer above which it is read in parts.
         chunk_size: Tokens of one part.
+        judge_repeats: Readings of every answer; the majority decides each criterion, as in a panel.
+        verdict: ``logprob`` asks for log-probabilities and keeps the probability of a hit beside each verdict; for
+            judges that are asked about one criterion at a time.
     """
 
     prompt: NonEmpty | None = None
@@ -360,6 +366,32 @@ class JudgeConfig(EndpointConfig):
     on_missing: Literal["exclude", "bound"] = "exclude"
     context_limit: Count = 150_000
     chunk_size: Count = 100_000
+    judge_repeats: int = Field(default=1, ge=1, le=100)
+    verdict: Literal["text", "logprob"] = "text"
+
+
+class PanelConfig(YamlModel):
+    """Several judges that mark the same criteria side by side.
+
+    Attributes:
+        panel: Their files: names, paths relative to the workspace, or LiteLLM model strings.
+        decide: How a criterion is decided: by the ``majority`` (a tie counts against the model), hit if it is
+            ``unanimous``, or hit if ``any`` member says so; ``mean`` averages the members' scores.
+        note: A sentence to print under every table.
+    """
+
+    panel: list[NonEmpty] = Field(min_length=2)
+    decide: Decide = "majority"
+    note: NonEmpty | None = None
+
+
+def _judge_kind(data: Any) -> str:
+    return "a panel" if isinstance(data, dict) and "panel" in data else "a judge"
+
+
+AnyJudgeConfig = Annotated[
+    Annotated[JudgeConfig, Tag("a judge")] | Annotated[PanelConfig, Tag("a panel")], Discriminator(_judge_kind)
+]
 
 
 C = TypeVar("C", covariant=True)
@@ -381,7 +413,51 @@ class Loaded(Generic[C]):
 
 
 LoadedModel = Loaded[ModelConfig]
-LoadedJudge = Loaded[JudgeConfig]
+Member = Loaded[JudgeConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJudge:
+    """A judge, or a panel of judges.
+
+    Attributes:
+        name: The file's stem, or the model string, in ASCII.
+        config: What the file says.
+        members: The judges of the panel; a judge alone is its own only member.
+        file: The file, or None for a bare model string.
+    """
+
+    name: str
+    config: JudgeConfig | PanelConfig
+    members: tuple[Member, ...]
+    file: Path | None = None
+
+    @property
+    def seats(self) -> list[tuple[str, Member]]:
+        """Who gives verdicts, by name: the members, or the readings ``name``, ``name#2``, ... of one judge."""
+        if isinstance(self.config, PanelConfig):
+            return [(member.name, member) for member in self.members]
+        (member,) = self.members
+        more = range(2, self.config.judge_repeats + 1)
+        return [(self.name, member), *((f"{self.name}#{number}", member) for number in more)]
+
+    @property
+    def decide(self) -> Decide:
+        """How the verdicts of several seats become one."""
+        return self.config.decide if isinstance(self.config, PanelConfig) else "majority"
+
+    @property
+    def typical_seconds(self) -> float | None:
+        """Seconds that one task usually takes here: that of the slowest member, or None where one does not say."""
+        paces = [member.config.typical_seconds for member in self.members]
+        return None if None in paces else max(pace for pace in paces if pace is not None)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides its verdicts, as plain JSON for the manifest."""
+        own = settings_without_secrets(self.config)
+        if isinstance(self.config, PanelConfig):
+            own["members"] = {member.name: settings_without_secrets(member.config) for member in self.members}
+        return own
 
 
 def load_model(name: str, workspace: Workspace, cwd: Path | None = None, *, asked_by: str = "--model") -> LoadedModel:
@@ -406,11 +482,57 @@ def load_model(name: str, workspace: Workspace, cwd: Path | None = None, *, aske
 
 
 def load_judge(name: str, workspace: Workspace, cwd: Path | None = None, *, asked_by: str = "--judge") -> LoadedJudge:
-    """A judge by name (``judges/NAME.yaml``), by path or by bare LiteLLM model string, as for `load_model`."""
+    """A judge by name (``judges/NAME.yaml``), by path or by bare LiteLLM model string, as for `load_model`.
+
+    The members of a panel are found in the same way; their paths are relative to the workspace.
+
+    Raises:
+        FaultsError: There is no such judge, its file has faults, or a member does not fit into a panel.
+    """
+    found = _load_judge_file(name, workspace, cwd, asked_by)
+    if isinstance(found.config, JudgeConfig):
+        return LoadedJudge(found.name, found.config, (Loaded(found.name, found.config, found.file),), found.file)
+    assert found.file is not None
+    shown = workspace.shown(found.file)
+    faults: list[Fault] = []
+    members: list[Member] = []
+    for one in found.config.panel:
+        with gather(faults):
+            member = _load_judge_file(one, workspace, None, shown)
+            faults += _unfit(member, one, shown, found.config.decide)
+            if isinstance(member.config, JudgeConfig):
+                members.append(Loaded(member.name, member.config, member.file))
+    names = [member.name for member in members]
+    twice = sorted({one for one in names if names.count(one) > 1})
+    fix = "To ask one judge several times, write judge_repeats in its own file."
+    faults += [Fault(shown, f"two members have the name {one}.", key="panel", fix=fix) for one in twice]
+    if faults:
+        raise FaultsError(faults)
+    return LoadedJudge(found.name, found.config, tuple(members), found.file)
+
+
+def _load_judge_file(
+    name: str, workspace: Workspace, cwd: Path | None, asked_by: str
+) -> Loaded[JudgeConfig | PanelConfig]:
     if _is_model_string(name, workspace, cwd):
         return Loaded(safe_name(name), JudgeConfig(model=name))
     path = workspace.find_judge(name, cwd=cwd, asked_by=asked_by)
-    return Loaded(safe_name(path.stem), load_yaml(path, JudgeConfig, shown_as=workspace.shown(path)), path)
+    config = load_yaml(path, cast("type[JudgeConfig | PanelConfig]", AnyJudgeConfig), shown_as=workspace.shown(path))
+    return Loaded(safe_name(path.stem), config, path)
+
+
+def _unfit(member: Loaded[JudgeConfig | PanelConfig], name: str, shown: str, decide: Decide) -> list[Fault]:
+    """Why a judge cannot sit in a panel."""
+    config = member.config
+    if isinstance(config, PanelConfig):
+        return [Fault(shown, f"{name} is a panel itself.", key="panel", fix="Name its members here.")]
+    if config.judge_repeats > 1:
+        fix = "Make a judge file without judge_repeats for the panel."
+        return [Fault(shown, f"{name} has judge_repeats, and a member has one vote.", key="panel", fix=fix)]
+    if config.scale == "ternary" and decide != "mean":
+        message = f"{name} has a ternary scale, whose verdicts cannot be counted as votes."
+        return [Fault(shown, message, key="decide", fix="Write decide: mean, or take binary members.")]
+    return []
 
 
 def load_prices(workspace: Workspace) -> PriceTable:
@@ -434,7 +556,7 @@ def _is_model_string(name: str, workspace: Workspace, cwd: Path | None) -> bool:
     return not path.exists() and not path.with_name(f"{path.name}.yaml").exists()
 
 
-def settings_without_secrets(config: ModelConfig | JudgeConfig) -> dict[str, Any]:
+def settings_without_secrets(config: ModelConfig | JudgeConfig | PanelConfig) -> dict[str, Any]:
     """A model or judge as plain JSON for the manifest: credentials as they stand in the file, or as ``***``."""
     settings: dict[str, Any] = redact_json(config.model_dump(mode="json", exclude_none=True))
     if "api_base" in settings:

@@ -73,13 +73,13 @@ class Bench:
     Attributes:
         judge_name: Display name of the judge.
         judge: How it judges.
-        judge_endpoint: Where it is called.
+        judge_endpoints: Where it is called: one address, or those of a panel's members.
         scoring: The formula.
     """
 
     judge_name: str
     judge: Judge
-    judge_endpoint: Endpoint
+    judge_endpoints: Sequence[Endpoint]
     scoring: Scoring
 
 
@@ -95,7 +95,7 @@ class Job:
     @property
     def endpoints(self) -> list[Endpoint]:
         """The endpoints it calls, in the order of the calls."""
-        return [e for e in (self.contender.endpoint, self.bench.judge_endpoint) if e is not None]
+        return [e for e in (self.contender.endpoint, *self.bench.judge_endpoints) if e is not None]
 
 
 @dataclass(slots=True)
@@ -313,6 +313,7 @@ class Engine:
             _exclude(grade, error)
         except AnsweringError as error:
             self._account(grade, "answer", error.partial.replies, error.partial.keys)
+            grade.trajectory = list(error.partial.trajectory)
             _exclude(grade, error)
         except CallError as error:
             _exclude(grade, error)
@@ -330,7 +331,8 @@ class Engine:
         grade.spent_usd = None if grade.spent_usd is None or spent is None else grade.spent_usd + spent
         grade.cached[part] = bool(replies) and not own
         grade.seconds[part] = round(sum(reply.seconds for reply in replies), 3)
-        grade.served_model[part] = replies[-1].served_model if replies else None
+        served = sorted({reply.served_model for reply in replies if reply.served_model})
+        grade.served_model[part] = ", ".join(served) or None
         grade.keys[part] = list(keys)
 
 
@@ -369,6 +371,7 @@ def _take_answer(grade: Grade, answer: Answer) -> None:
     grade.answer = answer.text
     grade.truncated = answer.truncated
     grade.finish_reason = answer.finish_reason
+    grade.trajectory = list(answer.trajectory)
 
 
 def _fail(grade: Grade, scoring: Scoring, reason: str, error: str | None) -> None:
@@ -383,18 +386,25 @@ _FAILURES: Mapping[str, str] = {
     "empty": "the model's reply was empty",
     "empty_length": "the token limit was reached before any text of the answer",
     "filtered": "the provider's content filter withheld the answer",
+    "no_report": "the agent ended without a report",
 }
 
 
 def _score(grade: Grade, scoring: Scoring, judgement: Judgement) -> None:
-    marks = [(verdict.criterion.weight, verdict.value) for verdict in judgement.verdicts]
-    score = scoring.score(marks)
+    def score_with(more: Sequence[tuple[float, float]] = ()) -> float:
+        scores = [scoring.score([*marks, *more]) for marks in judgement.marks()]
+        return sum(scores) / len(scores)
+
+    score = score_with()
     grade.state = "scored"
     grade.metrics = {scoring.metric: score}
+    soft = judgement.soft_marks()
+    if soft is not None:
+        grade.metrics[f"{scoring.metric}_soft"] = scoring.score(soft)
     if judgement.missing:
         weights = [criterion.weight for criterion in judgement.missing]
-        low = scoring.score(marks + [(weight, float(weight < 0)) for weight in weights])
-        high = scoring.score(marks + [(weight, float(weight > 0)) for weight in weights])
+        low = score_with([(weight, float(weight < 0)) for weight in weights])
+        high = score_with([(weight, float(weight > 0)) for weight in weights])
         score = (low + high) / 2
         grade.metrics = {scoring.metric: score, f"{scoring.metric}_low": low, f"{scoring.metric}_high": high}
         ids = ", ".join(criterion.id for criterion in judgement.missing)
@@ -410,17 +420,7 @@ def _exclude(grade: Grade, error: CallError) -> None:
 
 
 def _verdict_rows(judgement: Judgement) -> list[dict[str, object]]:
-    return [
-        {
-            "id": verdict.criterion.id,
-            "weight": verdict.criterion.weight,
-            "tag": verdict.criterion.tag,
-            "hit": verdict.value == 1,
-            "justification": verdict.justification,
-            **({} if verdict.value in {0, 1} else {"value": verdict.value}),
-        }
-        for verdict in judgement.verdicts
-    ]
+    return [verdict.to_row() for verdict in judgement.verdicts]
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

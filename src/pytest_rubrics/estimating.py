@@ -358,7 +358,7 @@ def _notes_of(row: _Row, plan: Plan) -> Iterator[str]:
 
 def _typical_seconds(row: _Row, plan: Plan) -> float | None:
     """Seconds for one task, as model or judge says."""
-    loaded: Iterable[Any] = plan.models if row.role == "model" else [plan.judge]
+    loaded: Iterable[Any] = plan.models if row.role == "model" else plan.judge.members
     return next((getattr(one.config, "typical_seconds", None) for one in loaded if one.name == row.endpoint.name), None)
 
 

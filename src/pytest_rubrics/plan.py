@@ -18,7 +18,7 @@ from pytest_rubrics.workspace import Workspace, package_data
 
 if TYPE_CHECKING:
     from pytest_rubrics.answering.recorded import RecordedAnswers
-    from pytest_rubrics.config import LoadedJudge, LoadedModel
+    from pytest_rubrics.config import LoadedJudge, LoadedModel, Member
     from pytest_rubrics.gates import Gate
 
 
@@ -50,14 +50,25 @@ class BenchmarkPlan:
         data: Its tasks and where they came from.
         source: The value of ``--source`` that serves it; None when it is left out.
         cases: One for each model, task and repeat, by the id in brackets.
-        templates: Judge prompts by kind and language.
+        templates: Judge prompts of each member of the judge, by kind and language.
     """
 
     benchmark: Benchmark
     data: Loaded
     source: str | None
     cases: dict[str, Case] = field(default_factory=dict)
-    templates: Templates = field(default_factory=dict)
+    templates: Mapping[str, Templates] = field(default_factory=dict)
+
+    @property
+    def prompts_sha256(self) -> dict[str, str]:
+        """Checksum of every judge prompt; where there are several judges, behind the name of each."""
+        several = len(self.templates) > 1
+        return {
+            f"{f'{member}.' if several else ''}{kind}.{language}": hashlib.sha256(text.encode("utf-8")).hexdigest()
+            for member, templates in self.templates.items()
+            for kind, texts in templates.items()
+            for language, text in texts.items()
+        }
 
 
 @dataclass(slots=True)
@@ -148,7 +159,7 @@ def make_plan(
         for plan in plans.values():
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
-            faults += _wrong_scale(plan.benchmark, judge)
+            faults += _not_one_by_one(plan.benchmark, judge)
     answers = _load_answers(models, plans, workspace, faults)
     if will_call:
         faults += _missing_keys(config, models, judge)
@@ -194,19 +205,30 @@ def in_shard(task: Task, shard: tuple[int, int] | None) -> bool:
     return int.from_bytes(digest[:8], "big") % parts == number - 1
 
 
-def judge_templates(benchmark: Benchmark, judge: LoadedJudge, workspace: Workspace) -> Templates:
-    """The judge prompts of a benchmark, by kind and by language of the task.
+def judge_templates(benchmark: Benchmark, judge: LoadedJudge, workspace: Workspace) -> dict[str, Templates]:
+    """The judge prompts of a benchmark for each member of a judge, by kind and by language of the task.
 
     Raises:
         FaultsError: A prompt is missing or lacks a place.
     """
+    faults: list[Fault] = []
+    found: dict[str, Templates] = {}
+    for member in judge.members:
+        with gather(faults):
+            found[member.name] = _member_templates(benchmark, member, workspace)
+    if faults:
+        raise FaultsError(list(dict.fromkeys(faults)))
+    return found
+
+
+def _member_templates(benchmark: Benchmark, member: Member, workspace: Workspace) -> Templates:
     from pytest_rubrics.judging.prompts import PromptSource
 
     source = PromptSource([root / "judges" / "prompts" for root in workspace.roots], workspace.root)
-    main = "criterion" if criteria_per_call(benchmark, judge) == 1 else "sheet"
+    main = "criterion" if criteria_per_call(benchmark, member) == 1 else "sheet"
     names = {kind: kind for kind in (main, "criterion", "evidence", "synthesis")}
-    names[main] = judge.config.prompt or benchmark.spec.judging.prompt or main
-    chosen = judge.config.language
+    names[main] = member.config.prompt or benchmark.spec.judging.prompt or main
+    chosen = member.config.language
     return {
         kind: {
             language: source.load(name, kind, language if chosen == "match" else chosen) for language in ("en", "zh")
@@ -215,9 +237,9 @@ def judge_templates(benchmark: Benchmark, judge: LoadedJudge, workspace: Workspa
     }
 
 
-def criteria_per_call(benchmark: Benchmark, judge: LoadedJudge) -> int | None:
+def criteria_per_call(benchmark: Benchmark, member: Member) -> int | None:
     """Criteria in one call, None for all: what the judge says, else the benchmark's method."""
-    chosen = judge.config.criteria_per_call
+    chosen = member.config.criteria_per_call
     if chosen is None:
         return 1 if benchmark.spec.judging.method == "criterion" else None
     return None if chosen == "all" else chosen
@@ -246,14 +268,26 @@ def _missing_keys(config: RunConfig, models: Sequence[LoadedModel], judge: Loade
     from pytest_rubrics.credentials import missing_keys
 
     named = [("--model", model.config) for model in models if isinstance(model.config, EndpointConfig)]
-    return missing_keys([*named, *([("--judge", judge.config)] if judge else [])], config)
+    members = judge.members if judge else ()
+    return missing_keys([*named, *(("--judge", member.config) for member in members)], config)
 
 
-def _wrong_scale(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
-    if judge.config.scale == "binary" or criteria_per_call(benchmark, judge) == 1:
-        return []
-    message = f"needs a judge that is asked about one criterion at a time, which it is not for {benchmark.name}."
-    return [Fault(str(judge.file), message, key="scale", fix="Add criteria_per_call: 1.")]
+def _not_one_by_one(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
+    """Settings that need a judge who is asked about one criterion at a time, where it is not."""
+    faults = []
+    for member in judge.members:
+        config, file = member.config, str(member.file or member.name)
+        chosen = {"scale": config.scale == "ternary", "verdict": config.verdict == "logprob"}
+        if criteria_per_call(benchmark, member) != 1:
+            message = (
+                f"needs a judge that is asked about one criterion at a time, which it is not for {benchmark.name}."
+            )
+            fix = "Add criteria_per_call: 1."
+            faults += [Fault(file, message, key=key, fix=fix) for key, is_chosen in chosen.items() if is_chosen]
+        elif all(chosen.values()):
+            message = "of a ternary scale has three values, so it has no one probability of a hit."
+            faults.append(Fault(file, message, key="verdict", fix="Write scale: binary."))
+    return faults
 
 
 def _same_names(names: Sequence[str]) -> list[Fault]:
@@ -290,7 +324,7 @@ def _load_data(
             plans[benchmark.name] = BenchmarkPlan(benchmark, data, value)
     for name, value in sources:
         if name is None and value not in served | {SAMPLE, FULL}:
-            faults.append(_serves_none(value, benchmarks))
+            faults.append(_serves_none(value, benchmarks, plans))
     if faults:
         raise FaultsError(faults)
     return plans
@@ -322,10 +356,14 @@ def _source_for(benchmark: Benchmark, sources: Sequence[tuple[str | None, str]])
     return next((value for value in bare if value in {SAMPLE, FULL} or serves(benchmark, Path(value))), None)
 
 
-def _serves_none(value: str, benchmarks: Sequence[Benchmark]) -> Fault:
+def _serves_none(value: str, benchmarks: Sequence[Benchmark], plans: Mapping[str, BenchmarkPlan]) -> Fault:
     if not Path(value).exists():
         fix = did_you_mean(value, [SAMPLE, FULL]) or "Give sample, full, or an existing file or folder."
         return Fault(f"--source {value}", "does not exist.", fix=fix)
+    for benchmark in benchmarks:
+        if serves(benchmark, Path(value)) and benchmark.name in plans:
+            message = f"is not used: {benchmark.name} already comes from {plans[benchmark.name].source}."
+            return Fault(f"--source {value}", message, fix="Give one source for each benchmark.")
     layouts = "; ".join(
         f"{benchmark.name}: {', '.join(benchmark.spec.sources.published) or 'one JSON or JSONL file'}"
         for benchmark in benchmarks

@@ -170,7 +170,7 @@ class Recorder:
             "command": sys.argv[1:],
             "options": options,
             "models": {model.name: settings_without_secrets(model.config) for model in plan.models},
-            "judge": {plan.judge.name: settings_without_secrets(plan.judge.config)},
+            "judge": {plan.judge.name: plan.judge.settings()},
             "benchmarks": {name: self._benchmark_entry(entry) for name, entry in plan.benchmarks.items()},
         }
 
@@ -182,20 +182,10 @@ class Recorder:
             "tasks": len(plan.data.tasks),
             "scoring": asdict(plan.benchmark.scoring),
             "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
-            "prompts_sha256": {
-                f"{kind}.{language}": _sha256(text)
-                for kind, texts in plan.templates.items()
-                for language, text in texts.items()
-            },
+            "prompts_sha256": plan.prompts_sha256,
             "subsets": list(dict.fromkeys(task.subset for task in plan.data.tasks)),
             "selected": [item.case.id for item in self.selected.values() if item.plan is plan],
         }
-
-
-def _sha256(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _versions() -> dict[str, str]:

@@ -18,18 +18,21 @@ from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.calls.structured import StructuredOutput
 from pytest_rubrics.config import AgentModel, CommandModel, EndpointConfig, RecordedModel, load_prices
-from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job
+from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job, Judge
 from pytest_rubrics.judging.asking import Asker
 from pytest_rubrics.judging.criterion import CriterionForm
 from pytest_rubrics.judging.judge import RubricJudge
+from pytest_rubrics.judging.logprob import PARAMS as LOGPROBS
+from pytest_rubrics.judging.panel import PanelJudge
 from pytest_rubrics.judging.sheet import SheetForm
-from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, criteria_per_call
+from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, Templates, criteria_per_call
 from pytest_rubrics.progress import Snapshot
 from pytest_rubrics.variables import UnsetVariableError
 
 if TYPE_CHECKING:
     from pytest_rubrics.answering.serving import Lease
-    from pytest_rubrics.config import LoadedModel
+    from pytest_rubrics.benchmarks import Benchmark
+    from pytest_rubrics.config import LoadedJudge, LoadedModel, Member
     from pytest_rubrics.tasks import Language
 
 
@@ -114,7 +117,7 @@ class Wiring:
     def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
         """The jobs of the selected cases, in their order."""
         contenders = {model.name: self._contender(model) for model in self.plan.models}
-        benches = {plan.benchmark.name: self._bench(plan) for plan, _ in cases}
+        benches = {plan.benchmark.name: self.bench(plan, self.plan.judge, plan.templates) for plan, _ in cases}
         return [
             Job(case.task, contenders[case.model], benches[plan.benchmark.name], case.repeat) for plan, case in cases
         ]
@@ -171,38 +174,60 @@ class Wiring:
             answerer = ChatAnswerer(self.gateway, endpoint, config.params, config.extra_body)
         return Contender(model.name, config.track, answerer, endpoint)
 
-    def _bench(self, plan: BenchmarkPlan) -> Bench:
-        judge = self.plan.judge
-        config = judge.config
-        endpoint = self._endpoint("judge", judge.name, config)
+    def bench(self, plan: BenchmarkPlan, judge: LoadedJudge, templates: Mapping[str, Templates]) -> Bench:
+        """How a benchmark is judged by a judge with these prompts of its members."""
+        seats = judge.seats
+        marker: Judge
+        if len(seats) == 1:
+            ((_, member),) = seats
+            marker = self._marker(plan.benchmark, member, templates[member.name], None)
+        else:
+            marker = PanelJudge(
+                {
+                    seat: self._marker(
+                        plan.benchmark,
+                        member,
+                        templates[member.name],
+                        None if seat == judge.name else seat,  # the first of several readings is that of one alone
+                    )
+                    for seat, member in seats
+                },
+                judge.decide,
+            )
+        endpoints = [self._endpoint("judge", member.name, member.config) for member in judge.members]
+        return Bench(judge.name, marker, endpoints, plan.benchmark.scoring)
+
+    def _marker(self, benchmark: Benchmark, member: Member, templates: Templates, seat: str | None) -> RubricJudge:
+        config = member.config
+        endpoint = self._endpoint("judge", member.name, config)
         asker = Asker(
             self.gateway,
             endpoint,
             StructuredOutput(self.gateway, endpoint, config.reply),
-            config.params,
+            {**LOGPROBS, **config.params} if config.verdict == "logprob" else config.params,
             config.extra_body,
             config.attempts,
+            seat,
         )
-        templates = cast("Mapping[str, Mapping[Language, str]]", plan.templates)
-        group_size = criteria_per_call(plan.benchmark, judge)
+        texts = cast("Mapping[str, Mapping[Language, str]]", templates)
         sheet = SheetForm(
             asker,
-            templates.get("sheet", {}),
+            texts.get("sheet", {}),
             config.show_weights,
             fixed_order=config.serve is not None,
             max_justification=config.max_justification,
         )
         single = CriterionForm(
             asker,
-            templates,
+            texts,
             config.show_weights,
             ternary=config.scale == "ternary",
             max_justification=config.max_justification,
             chunk_size=min(config.chunk_size, config.context_limit),
         )
         language = None if config.language == "match" else config.language
-        marker = RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing, language)
-        return Bench(judge.name, marker, endpoint, plan.benchmark.scoring)
+        group_size = criteria_per_call(benchmark, member)
+        return RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing, language)
 
     def _endpoint(self, role: str, name: str, config: EndpointConfig) -> Endpoint:
         if (role, name) not in self._endpoints:

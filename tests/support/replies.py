@@ -106,6 +106,7 @@ def _logprobs(content: str, alternatives: int) -> dict[str, Any]:
         return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
 
     opposites = dict(zip((*HIT_WORDS, *MISS_WORDS), (*MISS_WORDS, *HIT_WORDS), strict=True))
+    opposites["Not"] = "Satisfied"  # the first word of "Not Satisfied"
     tokens = []
     for token in re.findall(r"\w+|\W+", content):
         top = [entry(token, -0.105), entry(opposites.get(token, "…"), -2.4)]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
+
+Alternatives: TypeAlias = Sequence[Sequence[tuple[str, float]]]
+"""For each token of a reply what could have stood there, with its log-probability; the chosen one comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Reply:
         at: When it arrived, in seconds since the epoch.
         run: Id of the run that paid for it.
         malformed: What was wrong with a response of status 200 that held no message; else None.
+        logprobs: Likely alternatives at each token, where log-probabilities were asked for and given; else empty.
     """
 
     content: str | None = None
@@ -51,18 +55,22 @@ class Reply:
     at: float = 0.0
     run: str = ""
     malformed: str | None = None
+    logprobs: Alternatives = ()
 
     def to_row(self) -> dict[str, Any]:
         """The reply as plain JSON types."""
         row = asdict(self)
         row["tool_calls"] = [dict(call) for call in self.tool_calls]
-        return row
+        row["logprobs"] = [[list(one) for one in alternatives] for alternatives in self.logprobs]
+        return row if self.logprobs else {name: value for name, value in row.items() if name != "logprobs"}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Reply:
         """Read a stored row; fields of a later version are ignored."""
         known = {f.name for f in fields(cls)}
         values = {name: value for name, value in row.items() if name in known}
+        values["tool_calls"] = tuple(values.get("tool_calls") or ())
         usage = values.get("usage") or {}
         values["usage"] = Usage(**{f.name: int(usage.get(f.name) or 0) for f in fields(Usage)})
+        values["logprobs"] = [[(token, p) for token, p in one] for one in values.get("logprobs") or ()]
         return cls(**values)

@@ -13,8 +13,10 @@ from functools import cache
 from typing import Any
 
 from pytest_rubrics.calls.errors import ProviderError, classify
-from pytest_rubrics.calls.reply import Reply, Usage
+from pytest_rubrics.calls.reply import Alternatives, Reply, Usage
 from pytest_rubrics.calls.request import Request
+
+LEAST_LOGPROB = -11.5  # of an alternative that is kept: natural logarithm of 1 in 100,000
 
 
 @cache
@@ -124,7 +126,23 @@ def _read(response: Any, seconds: float) -> Reply:
         reasoning=getattr(message, "reasoning_content", None),
         tool_calls=tuple(call.model_dump() for call in getattr(message, "tool_calls", None) or ()),
         finish_reason=choice.finish_reason,
+        logprobs=_alternatives(getattr(choice, "logprobs", None)),
     )
+
+
+def _alternatives(logprobs: Any) -> Alternatives:
+    """The alternatives at each token that are more likely than 1 in 100,000; a stored reply stays small that way."""
+    return [
+        [
+            (one.token, round(one.logprob, 4)),
+            *(
+                (other.token, round(other.logprob, 4))
+                for other in getattr(one, "top_logprobs", None) or ()
+                if other.token != one.token and other.logprob > LEAST_LOGPROB
+            ),
+        ]
+        for one in getattr(logprobs, "content", None) or ()
+    ]
 
 
 def _broken_off(error: Any) -> ProviderError:

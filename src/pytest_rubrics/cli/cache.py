@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -193,15 +192,11 @@ def _changes(run: Run, plan: Plan) -> Iterator[str]:
     from pytest_rubrics.merging import differences
 
     now = {f"model {model.name}": settings_without_secrets(model.config) for model in plan.models}
-    now[f"judge {plan.judge.name}"] = settings_without_secrets(plan.judge.config)
+    now[f"judge {plan.judge.name}"] = plan.judge.settings()
     then = {f"model {name}": settings for name, settings in run.manifest["models"].items()}
     then |= {f"judge {name}": settings for name, settings in run.manifest["judge"].items()}
     for name in plan.benchmarks:
-        now[f"prompts of {name}"] = {
-            f"{kind}.{language}": hashlib.sha256(text.encode("utf-8")).hexdigest()
-            for kind, texts in plan.benchmarks[name].templates.items()
-            for language, text in texts.items()
-        }
+        now[f"prompts of {name}"] = plan.benchmarks[name].prompts_sha256
         then[f"prompts of {name}"] = run.manifest["benchmarks"].get(name, {}).get("prompts_sha256", {})
     for name in now.keys() & then.keys():
         for key, found, former in differences(now[name], then[name]):

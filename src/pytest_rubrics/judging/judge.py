@@ -11,6 +11,7 @@ from pytest_rubrics import tokens
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.judging.asking import Asked, Round
 from pytest_rubrics.judging.criterion import CriterionForm
+from pytest_rubrics.judging.logprob import hit_probability
 from pytest_rubrics.judging.reply import CriterionReading
 from pytest_rubrics.judging.sheet import SheetForm
 from pytest_rubrics.judging.verdicts import Judgement, JudgingError, Verdict
@@ -126,4 +127,5 @@ def _of_one(criterion: Criterion, asked: Asked[CriterionReading]) -> _Part:
     reading = asked.reading
     if reading is None:
         return _Part([], (criterion,), asked)
-    return _Part([Verdict(criterion, reading.score, reading.reasoning)], (), asked)
+    p = hit_probability(asked.replies[-1].logprobs, reading.score == 1)  # the last reply is the one that was read
+    return _Part([Verdict(criterion, reading.score, reading.reasoning, p)], (), asked)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pytest_rubrics.calls.errors import CallError, Reason
 from pytest_rubrics.calls.reply import Reply
@@ -16,13 +16,40 @@ class Verdict:
 
     Attributes:
         criterion: What was judged.
-        value: 1 when the described thing is present in the answer, 0 when not; 0.5 only on a ternary scale.
+        value: 1 when the described thing is present in the answer, 0 when not; 0.5 only on a ternary scale, and a mean
+            where a panel averages.
         justification: The judge's reason.
+        p: Probability of a hit, from the judge's log-probabilities; None where there are none.
+        members: The value that each member of a panel gave, by its name; empty for one judge.
     """
 
     criterion: Criterion
     value: float
     justification: str = ""
+    p: float | None = None
+    members: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def hit(self) -> bool:
+        """Whether the described thing is present, fully."""
+        return self.value == 1
+
+    def to_row(self) -> dict[str, object]:
+        """The verdict as it stands in a record."""
+        row: dict[str, object] = {
+            "id": self.criterion.id,
+            "weight": self.criterion.weight,
+            "tag": self.criterion.tag,
+            "hit": self.hit,
+            "justification": self.justification,
+        }
+        if self.value not in {0, 1}:
+            row["value"] = self.value
+        if self.p is not None:
+            row["p"] = round(self.p, 6)
+        if self.members:
+            row["members"] = {name: bool(v) if v in {0, 1} else v for name, v in self.members.items()}
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,19 @@ class Judgement:
     replies: Sequence[Reply]
     keys: Sequence[str]
     missing: Sequence[Criterion] = ()
+    averages: bool = False
+
+    def marks(self) -> list[list[tuple[float, float]]]:
+        """Weight and value of every criterion: once, or once for each member whose score is averaged."""
+        if not self.averages:
+            return [[(verdict.criterion.weight, verdict.value) for verdict in self.verdicts]]
+        members = list(self.verdicts[0].members) if self.verdicts else []
+        return [[(one.criterion.weight, one.members[name]) for one in self.verdicts] for name in members]
+
+    def soft_marks(self) -> list[tuple[float, float]] | None:
+        """Weight and probability of a hit of every criterion; None unless all are known."""
+        known = [(one.criterion.weight, one.p) for one in self.verdicts if one.p is not None]
+        return known if known and len(known) == len(self.verdicts) and not self.missing else None
 
 
 class JudgingError(CallError):

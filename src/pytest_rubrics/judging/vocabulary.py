@@ -65,6 +65,24 @@ def hit(status: Json) -> bool | None:
     return True if word in _HIT else False if word in _MISS else None
 
 
+def begins(text: str) -> bool | None:
+    """Whether a text is the beginning of a word for hit, or of one for miss; None where it is of neither or of both.
+
+    >>> begins("Sat"), begins("Not"), begins("是"), begins("m"), begins("Well")
+    (True, False, True, None, None)
+    """
+    word = _word(text)
+    if not word:
+        return None
+    said = {
+        meaning
+        for meaning, known in ((True, _HIT), (False, _MISS))
+        if any(one.startswith(word) or (word.startswith(one) and len(one) > 1) for one in known)
+    }
+    whole = hit(text)
+    return whole if whole is not None else said.pop() if len(said) == 1 else None
+
+
 def grade(status: Json, *, ternary: bool) -> float | None:
     """The score that a status stands for, where it has one."""
     if ternary and _word(status) in _PARTIAL:

@@ -25,7 +25,7 @@ def header_lines(plan: Plan) -> list[str]:
 def expected_seconds(plan: Plan) -> float | None:
     """How long the whole run takes by what model and judge say of their usual pace; None where they say nothing."""
     paces: list[float | None] = [getattr(model.config, "typical_seconds", None) for model in plan.models]
-    judge = plan.judge.config.typical_seconds
+    judge = plan.judge.typical_seconds
     if judge is None or None in paces:
         return None
     tasks = sum(len({case.task.id for case in entry.cases.values()}) for entry in plan.benchmarks.values())
