@@ -48,7 +48,7 @@ def test_all_criteria_of_a_task_are_in_flight_at_once(tmp_path: Path) -> None:
         run = threading.Thread(target=lambda: grades.extend(workspace.grades()))
         run.start()
         try:
-            server.wait_for(25, "judge")
+            server.wait_for(25, "judge", timeout=60)
         finally:
             server.resume()
             run.join(timeout=60)

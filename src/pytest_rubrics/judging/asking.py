@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
-from pytest_rubrics.calls.limits import Turn
+from pytest_rubrics.calls.limits import LocalSlots, Turn
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Message, Request
 from pytest_rubrics.calls.structured import StructuredOutput
@@ -96,8 +96,33 @@ class Asker:
     extra_body: Mapping[str, Any]
     attempts: int
     seat: str | None = None
+    _queue: LocalSlots = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Prompts hold whole reports: few more are written than can be sent.
+        self._queue = LocalSlots(2 * self.endpoint.width + 4, lambda: None)
 
     async def ask(
+        self,
+        messages: Callable[[], Sequence[Message]],
+        schema: Mapping[str, Any],
+        read: Callable[[str | None], Reading],
+        language: str,
+        round_: Round,
+    ) -> Asked[Reading]:
+        """Ask one question; ``reading`` of the result is None when every attempt was malformed, or a call failed.
+
+        Args:
+            messages: Writes the question.
+            schema: JSON schema of the reply.
+            read: Reads a reply, or raises MalformedReplyError.
+            language: Language of complaints about malformed replies.
+            round_: What all questions about one answer share.
+        """
+        async with self._queue.slot(round_.turn):
+            return await self._ask(messages(), schema, read, language, round_)
+
+    async def _ask(
         self,
         messages: Sequence[Message],
         schema: Mapping[str, Any],
@@ -105,8 +130,6 @@ class Asker:
         language: str,
         round_: Round,
     ) -> Asked[Reading]:
-        """Ask one question; ``reading`` of the result is None when every attempt was malformed, or a call failed."""
-
         async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
             question = self._request(messages, form, round_.repeat)
             asked = await self._until_read(question, read, language, round_)

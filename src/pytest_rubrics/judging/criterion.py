@@ -86,7 +86,7 @@ class CriterionForm:
         self, kind: str, show_weight: bool, task: Task, answer: str, criterion: Criterion, round_: Round, **more: str
     ) -> Asked[CriterionReading]:
         return await self.asker.ask(
-            self.messages(kind, show_weight, task, answer, criterion, **more),
+            lambda: self.messages(kind, show_weight, task, answer, criterion, **more),
             criterion_schema(ternary=self.ternary, longest=self.max_justification),
             lambda text: read_criterion(text, ternary=self.ternary),
             task.language,
@@ -96,7 +96,9 @@ class CriterionForm:
     async def _evidence(
         self, task: Task, part: str, number: int, count: int, criterion: Criterion, round_: Round
     ) -> Asked[list[str]]:
-        messages = self.messages("evidence", False, task, part, criterion, part=str(number), parts=str(count))
+        def messages() -> list[Mapping[str, Any]]:
+            return self.messages("evidence", False, task, part, criterion, part=str(number), parts=str(count))
+
         return await self.asker.ask(messages, evidence_schema(), read_evidence, task.language, round_)
 
     def _gathered(self, found: Sequence[Sequence[str]], language: Language) -> str:

@@ -41,8 +41,13 @@ class SheetForm:
         schema = sheet_schema(
             ids, STATUSES[task.language], fixed_order=self.fixed_order, longest=self.max_justification
         )
-        messages = self.messages(task, answer, criteria)
-        return await self.asker.ask(messages, schema, lambda text: read_sheet(text, ids), task.language, round_)
+        return await self.asker.ask(
+            lambda: self.messages(task, answer, criteria),
+            schema,
+            lambda text: read_sheet(text, ids),
+            task.language,
+            round_,
+        )
 
     def messages(self, task: Task, answer: str, criteria: Sequence[Criterion]) -> list[Mapping[str, Any]]:
         """What the judge is asked."""
