@@ -75,9 +75,12 @@ def answer_text(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Drop a reasoning block at the start, which some servers leave in the content.
+    """Drop a reasoning block at the start, which some servers leave in the content, at times without its opening tag.
 
-    >>> without_reasoning("<think>hm</think>Yes.")
-    'Yes.'
+    >>> without_reasoning("<think>hm</think>Yes."), without_reasoning("hm</think>Yes.")
+    ('Yes.', 'Yes.')
     """
-    return _REASONING.sub("", text, count=1).lstrip() if text.lstrip()[:1] == "<" else text
+    if text.lstrip()[:1] == "<":
+        return _REASONING.sub("", text, count=1).lstrip()
+    before, closing, after = text.partition("</think>")
+    return after.lstrip() if closing and "<think>" not in before else text
