@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_rubrics import __version__
-from pytest_rubrics.rebuilding import missing_grades
 from pytest_rubrics.records import Run
 from pytest_rubrics.redaction import redact
 from pytest_rubrics.reporting.report_data import ColumnName, Page, task_row
@@ -109,7 +108,7 @@ def _write_texts(page: Page, blocks: _Blocks) -> dict[str, Any]:
     places = [_places(view.run) for view in page.views]
     unmade: list[dict[tuple[str, str], list[dict[str, Any]]]] = [defaultdict(list) for _ in page.views]
     for by_task, view in zip(unmade, page.views, strict=True):
-        for grade in missing_grades(view.run):
+        for grade in view.missing:
             by_task[grade.benchmark, grade.task_id].append(grade.to_record())
     columns = {name: number for number, name in enumerate(page.columns)}
     tasks, grades = [], []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_rubrics.rebuilding import count_selected, count_without_line
+from pytest_rubrics.rebuilding import count_selected
 from pytest_rubrics.reporting.report_data import ColumnName, Page, RunView
 from pytest_rubrics.reporting.rich_text import visible
 from pytest_rubrics.reporting.table import percent, score, usd
@@ -78,7 +78,7 @@ def _notes(view: RunView) -> Iterator[str]:
     for name, settings in {**manifest["models"], **manifest["judge"]}.items():
         if settings.get("note"):
             yield f"{escape(name)}: {escape(settings['note'], 300)}"
-    if missing := count_without_line(view.run):
+    if missing := len(view.missing):
         yield f"**Incomplete**: {missing} of {count_selected(view.run)} selected grades have no record."
 
 

@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pytest_rubrics.evidence import Evidence
-from pytest_rubrics.rebuilding import count_selected, count_without_line, evidence_of
+from pytest_rubrics.figures import figures_of
+from pytest_rubrics.grades import Grade
+from pytest_rubrics.rebuilding import count_selected, missing_grades, task_from_record
 from pytest_rubrics.records import Run
 from pytest_rubrics.reporting import charts
 from pytest_rubrics.sources import SAMPLE
@@ -41,9 +43,15 @@ class RunView:
     summary: Mapping[str, Any]
 
     @cached_property
+    def missing(self) -> list[Grade]:
+        """Selected grades that have no line, each as excluded."""
+        return missing_grades(self.run)
+
+    @cached_property
     def evidence(self) -> Evidence:
         """What it comes to."""
-        return evidence_of(self.run)
+        tasks = {id_: task_from_record(row) for id_, row in self.run.tasks.items()}
+        return Evidence(self.run.manifest, tasks, [*self.run.figures, *map(figures_of, self.missing)])
 
     @property
     def name(self) -> str:
@@ -219,7 +227,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "gate": view.summary.get("gate"),
         "sample": [name for name, entry in manifest["benchmarks"].items() if entry.get("source") == SAMPLE],
         "selected": count_selected(view.run),
-        "missing": count_without_line(view.run),
+        "missing": len(view.missing),
         "broken": view.run.broken_lines,
     }
 

@@ -7,15 +7,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import comrak
     import nh3
 
 MOST = 400_000  # characters of one text that are shown; the records hold all of it
 
 # Controls that reorder what stands around them, so that a text could be read as another one.
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-# Noncharacters: no text needs them, and no Markdown syntax knows them.
-_LESS, _BANG = "\ufdd0", "\ufdd1"
-_OWN = re.compile(f"[{_LESS}{_BANG}]")
+# Stands for the "!" of an image, so that the parser sees a link; a noncharacter, which no text needs.
+_BANG = "\ufdd0"
 
 _TAGS = {"a", "blockquote", "br", "code", "del", "em", "hr", "li", "ol", "p", "pre", "strong", "sup", "ul"}
 _TAGS |= {"table", "thead", "tbody", "tr", "th", "td", *(f"h{level}" for level in range(1, 7))}
@@ -42,13 +42,23 @@ def to_html(text: str) -> str:
     >>> to_html("*a* <script>")
     '<p><em>a</em> &lt;script&gt;</p>\n'
     """
-    import cmarkgfm
-    from cmarkgfm.cmark import Options
+    import comrak
 
-    # A "<" that the parser never sees cannot begin a tag, a comment or an autolink, in code neither.
-    hidden = _OWN.sub("\ufffd", _encodable(text)).replace("<", _LESS).replace("![", f"{_BANG}[")
-    html = cmarkgfm.github_flavored_markdown_to_html(hidden, Options.CMARK_OPT_HARDBREAKS)
-    return _cleaner().clean(html).replace(_LESS, "&lt;").replace(_BANG, "!")
+    extensions, rendering = _options()
+    plain = _encodable(text).replace(_BANG, "\ufffd").replace("![", f"{_BANG}[")
+    html = comrak.render_markdown(plain, extension_options=extensions, render_options=rendering)
+    return _cleaner().clean(html).replace(_BANG, "!")
+
+
+@cache
+def _options() -> tuple[comrak.ExtensionOptions, comrak.RenderOptions]:
+    import comrak
+
+    extensions, rendering = comrak.ExtensionOptions(), comrak.RenderOptions()
+    extensions.table = extensions.strikethrough = extensions.autolink = extensions.tasklist = True
+    extensions.cjk_friendly_emphasis = True
+    rendering.escape = rendering.hardbreaks = True
+    return extensions, rendering
 
 
 @cache
@@ -60,7 +70,6 @@ def _cleaner() -> nh3.Cleaner:
         attributes=_ATTRIBUTES,
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
-        strip_comments=True,
     )
 
 
