@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_rubrics.gates import Decision, Gate
+from pytest_rubrics.rebuilding import gate_entry, gate_sentence
 from pytest_rubrics.recorder import Recorder
 from pytest_rubrics.reporting.files import write_reports_of
 
 if TYPE_CHECKING:
-    from pytest_rubrics.plugin import Session
+    from pytest_rubrics.session import Session
 
 SHOWN_IN_FULL = 5  # failures, and errors, beyond which only the worst are shown
 
@@ -26,7 +27,8 @@ def end_run(session: pytest.Session, state: Session) -> None:
     entry = None
     if recorder.plan.gate is not None and decision is not None:
         obstacle = _obstacle(session, recorder, missing)
-        state.verdict, entry = _say(recorder.plan.gate, decision, obstacle)
+        entry = _entry(recorder.plan.gate, decision, obstacle)
+        state.verdict = gate_sentence(entry)
         if obstacle is None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
@@ -59,18 +61,10 @@ def _obstacle(session: pytest.Session, recorder: Recorder, missing: int) -> str 
     return None
 
 
-def _say(gate: Gate, decision: Decision, obstacle: str | None) -> tuple[str, dict[str, object]]:
-    if obstacle is not None:
-        sentence = f"gate {gate.name}: not decided, because {obstacle}"
-        return sentence, {"name": gate.name, "verdict": None, "exit_code": None, "reason": f"not decided: {obstacle}"}
-    verdict = decision.verdict
-    entry: dict[str, object] = {
-        "name": gate.name,
-        "verdict": verdict.name,
-        "exit_code": verdict.value,
-        "reason": decision.reason,
-    }
-    return f"gate {gate.name}: {verdict.name} ({decision.reason})", entry
+def _entry(gate: Gate, decision: Decision, obstacle: str | None) -> dict[str, Any]:
+    if obstacle is None:
+        return gate_entry(gate, decision)
+    return {"name": gate.name, "verdict": None, "exit_code": None, "reason": f"not decided, because {obstacle}"}
 
 
 def shorten_failures(session: pytest.Session, recorder: Recorder) -> str:

@@ -1,0 +1,75 @@
+"""Starts the engine of a process on the items that pytest has selected, and looks after it while tests wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_rubrics.session import WORKER_INPUT, Session, selected_of, write_lines
+
+
+def start_engine(session: pytest.Session, state: Session, items: list[pytest.Item]) -> None:
+    """Start the engine of this process on its items.
+
+    Raises:
+        UsageError: The cache directory cannot be used.
+    """
+    from pytest_rubrics.calls.cache import StoreError
+    from pytest_rubrics.wiring import Seat, wire
+
+    config = session.config
+    state.indices = {item.nodeid: index for index, item in enumerate(items)}
+    skipped = {index for index, item in enumerate(items) if _may_be_skipped(item)}
+    stops_early = bool(config.getoption("maxfail", 0)) or bool(config.getoption("stepwise", False))
+    selected = [selected_of(item) for item in items]
+    try:
+        state.wiring = wire(
+            state.plan,
+            [(one.plan, one.case) for one in selected],
+            _seat_of(config, Seat),
+            held_back=skipped,
+            stops_early=stops_early,
+            warn=lambda message: write_lines(config, [f"rubrics: {message}"]),
+        )
+    except StoreError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _may_be_skipped(item: pytest.Item) -> bool:
+    """Whether marks may keep an item from running; a condition that is a text is pytest's to evaluate."""
+    if any(item.iter_markers("skip")) or any(mark.kwargs.get("run") is False for mark in item.iter_markers("xfail")):
+        return True
+    conditions = [
+        (mark.kwargs["condition"],) if "condition" in mark.kwargs else mark.args for mark in item.iter_markers("skipif")
+    ]
+    return any(not given or any(isinstance(one, str) or one for one in given) for given in conditions)
+
+
+def _seat_of(config: pytest.Config, seat: Any) -> Any:
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is None:
+        return seat()
+    told = workerinput[WORKER_INPUT]
+    if told["sign"] is None:
+        return seat(told["seat"], workerinput["workercount"])
+    from pytest_rubrics.workers import goes_on
+
+    sign = Path(told["sign"])
+    return seat(told["seat"], workerinput["workercount"], lambda: goes_on(sign))
+
+
+def tick(config: pytest.Config, state: Session) -> None:
+    """What is done now and then while a test waits for its grade."""
+    if state.wiring is not None and not state.wiring.seat.may_launch():
+        raise KeyboardInterrupt("the controller has stopped the run")
+    if state.progress is None or state.wiring is None:
+        return
+    state.progress.update("main", state.wiring.snapshot())
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    if capture is None:
+        state.progress.tick()
+        return
+    with capture.global_and_fixture_disabled():
+        state.progress.tick()
