@@ -391,26 +391,14 @@ _FAILURES: Mapping[str, str] = {
 
 
 def _score(grade: Grade, scoring: Scoring, judgement: Judgement) -> None:
-    def score_with(more: Sequence[tuple[float, float]] = ()) -> float:
-        scores = [scoring.score([*marks, *more]) for marks in judgement.marks()]
-        return sum(scores) / len(scores)
-
-    score = score_with()
+    unjudged = [criterion.weight for criterion in judgement.missing]
     grade.state = "scored"
-    grade.metrics = {scoring.metric: score}
-    soft = judgement.soft_marks()
-    if soft is not None:
-        grade.metrics[f"{scoring.metric}_soft"] = scoring.score(soft)
+    grade.verdicts = _verdict_rows(judgement)
+    grade.metrics = scoring.of_verdicts(grade.verdicts, unjudged=unjudged, averages=judgement.averages)
+    grade.passed = scoring.passes(grade.metrics[scoring.metric])
     if judgement.missing:
-        weights = [criterion.weight for criterion in judgement.missing]
-        low = score_with([(weight, float(weight < 0)) for weight in weights])
-        high = score_with([(weight, float(weight > 0)) for weight in weights])
-        score = (low + high) / 2
-        grade.metrics = {scoring.metric: score, f"{scoring.metric}_low": low, f"{scoring.metric}_high": high}
         ids = ", ".join(criterion.id for criterion in judgement.missing)
         grade.error = f"unjudged criteria: {ids}; the score is the middle of what they allow"
-    grade.passed = scoring.passes(score)
-    grade.verdicts = _verdict_rows(judgement)
 
 
 def _exclude(grade: Grade, error: CallError) -> None:

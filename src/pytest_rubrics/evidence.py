@@ -34,7 +34,8 @@ class Evidence:
         facts: dict[tuple[str, str], TaskFacts] = {}
         for name, entry in self.manifest["benchmarks"].items():
             own = [task for (benchmark, _), task in self.tasks.items() if benchmark == name]
-            facts |= facts_of(own, clip=entry["scoring"]["clip"])
+            rule = entry["scoring"]
+            facts |= facts_of(own, clip=rule["clip"], pass_at=rule["pass_at"])
         return facts
 
     @cached_property

@@ -22,6 +22,7 @@ class TaskFacts:
         domain: What the macro mean counts alike: the group ``domain``, else the subset.
         groups: Fields to report by: those of the task, its language, and its topics as ``topic_1``, ``topic_2``, ...
         clip: Whether scores lie between 0 and 1.
+        pass_at: Pass mark, or None.
         lowest: Lowest possible score.
         highest: Highest possible score.
         tags: Weights of its criteria by tag.
@@ -33,6 +34,7 @@ class TaskFacts:
     domain: str = ""
     groups: Mapping[str, str] = field(default_factory=dict)
     clip: bool = False
+    pass_at: float | None = None
     lowest: float = 0.0
     highest: float = 1.0
     tags: Mapping[str, TagWeights] = field(default_factory=dict)
@@ -48,17 +50,18 @@ Facts: TypeAlias = Mapping[tuple[str, str], TaskFacts]
 """Facts of tasks by (benchmark, task id)."""
 
 
-def facts_of(tasks: Iterable[Task], *, clip: bool) -> dict[tuple[str, str], TaskFacts]:
+def facts_of(tasks: Iterable[Task], *, clip: bool, pass_at: float | None = None) -> dict[tuple[str, str], TaskFacts]:
     """Facts of the tasks of one benchmark.
 
     Args:
         tasks: The tasks.
         clip: Whether its metric is limited to 0..1.
+        pass_at: Its pass mark, or None.
     """
-    return {(task.benchmark, task.id): _facts(task, clip) for task in tasks}
+    return {(task.benchmark, task.id): _facts(task, clip, pass_at) for task in tasks}
 
 
-def _facts(task: Task, clip: bool) -> TaskFacts:
+def _facts(task: Task, clip: bool, pass_at: float | None) -> TaskFacts:
     weights = [criterion.weight for criterion in task.criteria]
     penalties = sum(weight for weight in weights if weight < 0)
     return TaskFacts(
@@ -67,6 +70,7 @@ def _facts(task: Task, clip: bool) -> TaskFacts:
         domain=task.groups.get("domain") or task.subset,
         groups={**task.groups, "language": task.language, **_topics(task.topics)},
         clip=clip,
+        pass_at=pass_at,
         lowest=0.0 if clip else penalties / (sum(weights) - penalties),
         highest=1.0,
         tags=tag_weights((criterion.tag, criterion.weight, 0.0) for criterion in task.criteria),

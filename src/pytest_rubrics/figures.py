@@ -37,6 +37,24 @@ class TagWeights(NamedTuple):
         return TagWeights(rewards, hit, penalties - weight, violated - weight * value)
 
 
+class Vote(NamedTuple):
+    """A verdict of a panel, or one with a probability.
+
+    Attributes:
+        id, tag, weight: Of the criterion.
+        value: The verdict, 0 to 1.
+        p: Probability of a hit, or None.
+        members: What each member said, 0 to 1, by its name; empty for one judge.
+    """
+
+    id: str
+    tag: str | None
+    weight: float
+    value: float
+    p: float | None
+    members: Mapping[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The numbers of one grade.
@@ -53,6 +71,7 @@ class Figures:
         cost_usd: Cost of the answer and of the judge; None where a price is unknown.
         spent_usd: What this run paid for it.
         served_judge: The model that the judge's endpoint said it was.
+        votes: Verdicts in which more than a hit or a miss stands; empty for one judge without probabilities.
     """
 
     benchmark: str
@@ -75,6 +94,7 @@ class Figures:
     cost_usd: tuple[float | None, float | None] = (0.0, 0.0)
     spent_usd: float | None = 0.0
     served_judge: str | None = None
+    votes: tuple[Vote, ...] = ()
 
     @property
     def id(self) -> GradeId:
@@ -113,6 +133,18 @@ def figures_of(grade: Grade) -> Figures:
         cost_usd=(grade.cost_usd.get("answer"), grade.cost_usd.get("judge")),
         spent_usd=grade.spent_usd,
         served_judge=_shared(grade.served_model.get("judge")),
+        votes=tuple(_vote(verdict) for verdict in grade.verdicts if "members" in verdict or "p" in verdict),
+    )
+
+
+def _vote(verdict: Mapping[str, Any]) -> Vote:
+    return Vote(
+        _shared(verdict["id"]),
+        _shared(verdict.get("tag")),
+        verdict["weight"],
+        float(verdict.get("value", verdict["hit"])),
+        verdict.get("p"),
+        {_shared(name): float(value) for name, value in verdict.get("members", {}).items()},
     )
 
 

@@ -159,7 +159,7 @@ def make_plan(
         for plan in plans.values():
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
-            faults += _not_one_by_one(plan.benchmark, judge)
+            faults += judging_faults(plan.benchmark, judge)
     answers = _load_answers(models, plans, workspace, faults)
     if will_call:
         faults += _missing_keys(config, models, judge)
@@ -171,6 +171,7 @@ def make_plan(
     if config.max_cost is not None:
         commands = [model.name for model in models if model.config.kind == "command"]
         notes += [f"--max-cost does not count what the command {name} spends" for name in commands]
+    notes += _self_preference(models, judge)
     return Plan(config, workspace, models, judge, gate, plans, notes, answers)
 
 
@@ -272,7 +273,7 @@ def _missing_keys(config: RunConfig, models: Sequence[LoadedModel], judge: Loade
     return missing_keys([*named, *(("--judge", member.config) for member in members)], config)
 
 
-def _not_one_by_one(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
+def judging_faults(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
     """Settings that need a judge who is asked about one criterion at a time, where it is not."""
     faults = []
     for member in judge.members:
@@ -288,6 +289,14 @@ def _not_one_by_one(benchmark: Benchmark, judge: LoadedJudge) -> list[Fault]:
             message = "of a ternary scale has three values, so it has no one probability of a hit."
             faults.append(Fault(file, message, key="verdict", fix="Write scale: binary."))
     return faults
+
+
+def _self_preference(models: Sequence[LoadedModel], judge: LoadedJudge) -> list[str]:
+    from pytest_rubrics.config import settings_without_secrets
+    from pytest_rubrics.judging.families import self_preference
+
+    settings = {model.name: settings_without_secrets(model.config) for model in models}
+    return self_preference(settings, judge.settings(), judge.name)
 
 
 def _same_names(names: Sequence[str]) -> list[Fault]:

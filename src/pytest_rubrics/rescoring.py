@@ -69,11 +69,20 @@ def rescore(run: Run, folder: Path) -> list[Change]:
 def _rescored(run: Run, tasks: Mapping[tuple[str, str], Task]) -> Iterator[tuple[Grade, Grade]]:
     scorings = {name: _scoring(entry["scoring"]) for name, entry in run.manifest["benchmarks"].items()}
     for grade in run.grades:
-        yield grade, rescored(grade, tasks[grade.benchmark, grade.task_id], scorings[grade.benchmark])
+        averages = run.manifest["judge"].get(grade.judge, {}).get("decide") == "mean"
+        task = tasks[grade.benchmark, grade.task_id]
+        yield grade, rescored(grade, task, scorings[grade.benchmark], averages=averages)
 
 
-def rescored(grade: Grade, task: Task, scoring: Scoring) -> Grade:
-    """A grade with its metrics, pass, weights and tags as they follow from its verdicts."""
+def rescored(grade: Grade, task: Task, scoring: Scoring, *, averages: bool = False) -> Grade:
+    """A grade with its metrics, pass, weights and tags as they follow from its verdicts.
+
+    Args:
+        grade: The grade.
+        task: Its task.
+        scoring: The rule.
+        averages: Whether the judge is a panel whose members' scores are averaged.
+    """
     if grade.state == "excluded":
         return grade
     if grade.state == "failed":
@@ -84,10 +93,8 @@ def rescored(grade: Grade, task: Task, scoring: Scoring) -> Grade:
         for verdict in grade.verdicts
     ]
     judged = {verdict["id"] for verdict in verdicts}
-    metrics = scoring.metrics(
-        [(verdict["weight"], float(verdict.get("value", verdict["hit"]))) for verdict in verdicts],
-        unjudged=[criterion.weight for criterion in task.criteria if criterion.id not in judged],
-    )
+    unjudged = [criterion.weight for criterion in task.criteria if criterion.id not in judged]
+    metrics = scoring.of_verdicts(verdicts, unjudged=unjudged, averages=averages)
     return replace(grade, verdicts=verdicts, metrics=metrics, passed=scoring.passes(metrics[scoring.metric]))
 
 

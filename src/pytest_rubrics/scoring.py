@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,27 @@ class Scoring:
         low = self.score([*marks, *((weight, float(weight < 0)) for weight in unjudged)])
         high = self.score([*marks, *((weight, float(weight > 0)) for weight in unjudged)])
         return {self.metric: (low + high) / 2, f"{self.metric}_low": low, f"{self.metric}_high": high}
+
+    def of_verdicts(
+        self, verdicts: Sequence[Mapping[str, Any]], *, unjudged: Sequence[float] = (), averages: bool = False
+    ) -> dict[str, float]:
+        """`metrics` of verdicts as they stand in a record, and the soft score where all have a probability.
+
+        Args:
+            verdicts: Rows of verdicts.
+            unjudged: Weights of criteria without one.
+            averages: Whether the score is the mean of the scores that each member of a panel gives.
+        """
+        weights = [verdict["weight"] for verdict in verdicts]
+        if averages and verdicts:
+            members = [[float(verdict["members"][name]) for verdict in verdicts] for name in verdicts[0]["members"]]
+        else:
+            members = [[float(verdict.get("value", verdict["hit"])) for verdict in verdicts]]
+        found = [self.metrics(list(zip(weights, values, strict=True)), unjudged=unjudged) for values in members]
+        metrics = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
+        if verdicts and not unjudged and all("p" in verdict for verdict in verdicts):
+            metrics[f"{self.metric}_soft"] = self.score([(verdict["weight"], verdict["p"]) for verdict in verdicts])
+        return metrics
 
     def passes(self, score: float) -> bool | None:
         """Whether a score reaches the pass mark; None without one."""

@@ -10,6 +10,7 @@ from pytest_rubrics.economics import PARTIAL_CREDIT, economic_value
 from pytest_rubrics.estimates import estimate
 from pytest_rubrics.facts import Facts
 from pytest_rubrics.figures import Figures
+from pytest_rubrics.judge_figures import judge_figures
 from pytest_rubrics.repeats_summary import repeats_summary
 from pytest_rubrics.statistics.intervals import exclusion_bounds
 from pytest_rubrics.tag_scores import DEFINITION, TagScore
@@ -52,6 +53,7 @@ def summary_part(name: PartName, results: Results) -> dict[str, Any]:
         },
         "subsets": {subset: numbers(members) for subset, members in subsets.items()},
         **_slices(results, topics=True),
+        **judge_figures(results),
         "definitions": {"tags": DEFINITION, **({"partial_credit": PARTIAL_CREDIT} if has_values else {})},
     }
 

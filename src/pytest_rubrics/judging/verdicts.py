@@ -69,18 +69,6 @@ class Judgement:
     missing: Sequence[Criterion] = ()
     averages: bool = False
 
-    def marks(self) -> list[list[tuple[float, float]]]:
-        """Weight and value of every criterion: once, or once for each member whose score is averaged."""
-        if not self.averages:
-            return [[(verdict.criterion.weight, verdict.value) for verdict in self.verdicts]]
-        members = list(self.verdicts[0].members) if self.verdicts else []
-        return [[(one.criterion.weight, one.members[name]) for one in self.verdicts] for name in members]
-
-    def soft_marks(self) -> list[tuple[float, float]] | None:
-        """Weight and probability of a hit of every criterion; None unless all are known."""
-        known = [(one.criterion.weight, one.p) for one in self.verdicts if one.p is not None]
-        return known if known and len(known) == len(self.verdicts) and not self.missing else None
-
 
 class JudgingError(CallError):
     """Judging ended without all verdicts; what was paid for is kept.

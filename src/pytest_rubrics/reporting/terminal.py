@@ -9,8 +9,10 @@ from typing import Any
 
 from wcwidth import wrap
 
+from pytest_rubrics.judging.families import self_preference
 from pytest_rubrics.plan import Plan
 from pytest_rubrics.records import MANIFEST
+from pytest_rubrics.reporting.judges import judge_lines
 from pytest_rubrics.reporting.table import notes_of, render_part
 from pytest_rubrics.sources import SAMPLE
 
@@ -46,7 +48,8 @@ def run_lines(
     parts = summary["parts"]
     for number, part in enumerate(parts, start=1):
         title = f"{part['benchmark']} | model {part['model']} ({part['track']}) | judge {part['judge']}"
-        notes = [*notes_of(part), *_warnings(manifest, part)]
+        judged = judge_lines(manifest["judge"].get(part["judge"], {}), part)
+        notes = [*notes_of(part), *judged, *_warnings(manifest, part)]
         lines = [*render_part(part, width).splitlines(), "", *(_wrapped(notes, width) if wraps else notes)]
         if number == len(parts):
             lines.append(f"records: {folder}")
@@ -72,4 +75,5 @@ def _warnings(manifest: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]
         name = part[role]
         if note := settings.get(name, {}).get("note"):
             lines.append(f"{role} {name}: {note}")
-    return lines
+    model = {part["model"]: manifest["models"].get(part["model"], {})}
+    return [*lines, *self_preference(model, manifest["judge"].get(part["judge"], {}), part["judge"])]
