@@ -228,7 +228,10 @@ def _member_templates(benchmark: Benchmark, member: Member, workspace: Workspace
     source = PromptSource([root / "judges" / "prompts" for root in workspace.roots], workspace.root)
     main = "criterion" if criteria_per_call(benchmark, member) == 1 else "sheet"
     names = {kind: kind for kind in (main, "criterion", "evidence", "synthesis")}
-    names[main] = member.config.prompt or benchmark.spec.judging.prompt or main
+    names[main] = benchmark.spec.judging.prompt or main
+    prompt = member.config.prompt or {}
+    own: Mapping[str, str] = {main: prompt} if isinstance(prompt, str) else prompt
+    names.update({kind: name for kind, name in own.items() if kind in names})
     chosen = member.config.language
     return {
         kind: {

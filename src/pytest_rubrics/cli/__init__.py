@@ -18,6 +18,7 @@ from pytest_rubrics.cli.doctor import doctor
 from pytest_rubrics.cli.export import export
 from pytest_rubrics.cli.init import init
 from pytest_rubrics.cli.opening import open_report
+from pytest_rubrics.cli.rejudge import rejudge
 from pytest_rubrics.cli.rescore import rescore
 from pytest_rubrics.cli.runs import gate, merge, report
 
@@ -33,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     baseline,
     compare,
     rescore,
+    rejudge,
     stats,
     import_spilled,
     explain,
