@@ -296,7 +296,7 @@ def test_a_fault_of_a_panel(text: str, fault: str, workspace: Workspace) -> None
         ("reply: jsn", '2, reply: found "jsn" (text), expected one of auto, json_schema, json_object or text.'),
         ("language: no", "2, language: found no, which YAML reads as false, expected one of match, en or zh."),
         ("show_weights: 'no'", '2, show_weights: found "no" (text), expected true or false. Remove the quotes.'),
-        ("prompt: ''", '2, prompt: found "" (text), expected text that is not empty.'),
+        ("prompt: ''", '2, prompt: found "" (text), expected text that is not empty or a mapping (key: value).'),
         ("track: agent", "2, track: unknown key. Allowed are "),
     ],
 )
@@ -372,3 +372,14 @@ def test_the_workspace_is_light_to_import() -> None:
         "sys.exit(bool({'pydantic', 'yaml'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_judge_may_have_a_prompt_for_one_kind_only(workspace: Workspace) -> None:
+    (workspace.root / "judges/j.yaml").write_text("model: openai/x\nprompt: {sheet: brief}\n", encoding="utf-8")
+    (member,) = load_judge("j", workspace).members
+    assert member.config.prompt == {"sheet": "brief"}
+
+
+def test_a_prompt_of_an_unknown_kind_is_a_fault(workspace: Workspace) -> None:
+    (fault,) = judge_faults(workspace, "model: openai/x\nprompt: {sheeet: brief}")
+    assert fault.startswith("judges/j.yaml:2, prompt.sheeet: ")

@@ -69,7 +69,8 @@ def test_every_sample_task_and_its_judging_fit_the_context(
     assert isinstance(answer_tokens, int)
     assert isinstance(judge_tokens, int)
     assert answer_tokens <= 400
-    template = PromptSource([ROOT / "judges/prompts"], ROOT).load(str(judge.config.prompt), "sheet", "en")
+    assert judge.config.prompt == {"sheet": "brief"}
+    template = PromptSource([ROOT / "judges/prompts"], ROOT).load("brief", "sheet", "en")
     for task in tasks:
         values = {
             "question": task.prompt,

@@ -32,6 +32,7 @@ from pytest_rubrics.yaml_files import YamlModel, load_yaml
 _MODEL_STRING = "a LiteLLM model string, such as openai/gpt-5.4"
 
 Track = Literal["vanilla", "search", "agent"]
+PromptKind = Literal["sheet", "criterion", "evidence", "synthesis"]
 Decide = Literal["majority", "unanimous", "any", "mean"]
 # What a command's arguments may hold in braces.
 COMMAND_PLACES = ("task_file", "report_file", "task_id", "key", "subset", "repeat")
@@ -336,7 +337,8 @@ class JudgeConfig(EndpointConfig):
     """An LLM that marks criteria.
 
     Attributes:
-        prompt: Name of ``judges/prompts/<prompt>.<language>.md``, a path, or ``python:package.module:NAME``; the
+        prompt: Name of ``judges/prompts/<prompt>.<language>.md``, a path, or ``python:package.module:NAME``; or a
+            mapping of such by kind (sheet, criterion, evidence, synthesis), where a judge serves several methods; the
             benchmark's own if not given.
         language: Language of the prompt: the task's, or one for all.
         show_weights: Whether the judge sees the weights of the criteria.
@@ -355,7 +357,7 @@ class JudgeConfig(EndpointConfig):
             judges that are asked about one criterion at a time.
     """
 
-    prompt: NonEmpty | None = None
+    prompt: NonEmpty | dict[PromptKind, NonEmpty] | None = None
     language: Literal["match", "en", "zh"] = "match"
     show_weights: bool = True
     attempts: int = Field(default=3, ge=1, le=10)
