@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import time
@@ -35,14 +36,18 @@ def load_litellm() -> Any:
 
 
 async def close_clients() -> None:
-    """Close the connections that LiteLLM keeps open, where it was loaded."""
+    """Close the connections that LiteLLM keeps open for the running loop, and no others: it may have other users."""
     if load_litellm.cache_info().currsize == 0:
         return
-    litellm = load_litellm()
     with suppress(Exception):  # they end with the process at the latest
+        cache = load_litellm().in_memory_llm_clients_cache
+        ending = cache.update_cache_key_with_event_loop("")
         async with asyncio.timeout(2):
-            await litellm.close_litellm_async_clients()
-            litellm.in_memory_llm_clients_cache.flush_cache()
+            for key in [key for key in cache.cache_dict if key.endswith(ending)]:
+                client = cache.cache_dict.pop(key)
+                closing = getattr(client, "aclose", client.close)()
+                if inspect.isawaitable(closing):
+                    await closing
 
 
 async def send(
