@@ -17,7 +17,7 @@ from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.prices import Price, listed_price
 from pytest_rubrics.calls.reply import Usage
 from pytest_rubrics.calls.request import Request
-from pytest_rubrics.engine import Job
+from pytest_rubrics.jobs import Job
 from pytest_rubrics.plan import Case, Plan
 from pytest_rubrics.progress import duration
 from pytest_rubrics.recorder import Selected

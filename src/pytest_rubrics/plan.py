@@ -230,8 +230,8 @@ def _member_templates(benchmark: Benchmark, member: Member, workspace: Workspace
     names = {kind: kind for kind in (main, "criterion", "evidence", "synthesis")}
     names[main] = benchmark.spec.judging.prompt or main
     prompt = member.config.prompt or {}
-    own: Mapping[str, str] = {main: prompt} if isinstance(prompt, str) else prompt
-    names.update({kind: name for kind, name in own.items() if kind in names})
+    own = [(main, prompt)] if isinstance(prompt, str) else prompt.items()
+    names.update({kind: name for kind, name in own if kind in names})
     chosen = member.config.language
     return {
         kind: {

@@ -20,7 +20,8 @@ from pytest_rubrics.calls.gateway import Gateway, Opening
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
-from pytest_rubrics.engine import Job, Retry
+from pytest_rubrics.grading import Grader, Retry
+from pytest_rubrics.jobs import Job
 from pytest_rubrics.plan import Plan
 from pytest_rubrics.wiring import Seat, Wiring
 
@@ -129,9 +130,8 @@ class Rehearsal:
             answer_calls: Calls of an answer, where they are not stored.
             retry: Which outcomes of former runs are asked for anew.
         """
-        engine, caller = self.wiring.engine, job.contender.endpoint
-        engine.jobs, engine.retry = [job], retry
-        grade = await engine._grade(0, Turn(0))
+        caller = job.contender.endpoint
+        grade = await Grader(self.gateway, retry).grade(0, job, Turn(0))
         asked = self.gateway.take()
         is_missing = grade.reason == "cache_miss" and grade.answer is None
         outlook = Outlook(answer=grade.answer, is_made_elsewhere=is_missing and caller is None)
@@ -156,11 +156,10 @@ def rehearsal(plan: Plan, notes: list[str]) -> Iterator[Rehearsal]:
     wiring = Wiring(plan, Seat(), cast("ReplyStore", store))
     former = wiring.gateway
     gateway = RehearsalGateway(wiring.store, former.run, former.started_at, mode="offline")
-    wiring.gateway = wiring.engine.gateway = gateway
+    wiring.gateway = gateway
     try:
         yield Rehearsal(wiring, gateway)
     finally:
-        wiring.engine._loop.close()  # nobody else does where the engine was never launched
         store.close()
 
 

@@ -14,9 +14,9 @@ from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.config import LoadedJudge
 from pytest_rubrics.credentials import missing_keys
-from pytest_rubrics.engine import Contender, Job
 from pytest_rubrics.faults import Fault, FaultsError, gather
 from pytest_rubrics.grades import Grade, now
+from pytest_rubrics.jobs import Contender, Job
 from pytest_rubrics.options import RunConfig
 from pytest_rubrics.plan import BenchmarkPlan, Plan, judge_templates, judging_faults
 from pytest_rubrics.progress import Snapshot

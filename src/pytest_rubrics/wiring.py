@@ -18,7 +18,9 @@ from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.calls.structured import StructuredOutput
 from pytest_rubrics.config import AgentModel, CommandModel, EndpointConfig, RecordedModel, load_prices
-from pytest_rubrics.engine import Answerer, Bench, Contender, Engine, Job, Judge
+from pytest_rubrics.engine import Engine
+from pytest_rubrics.grading import Grader
+from pytest_rubrics.jobs import Answerer, Bench, Contender, Job, Judge
 from pytest_rubrics.judging.asking import Asker
 from pytest_rubrics.judging.criterion import CriterionForm
 from pytest_rubrics.judging.judge import RubricJudge
@@ -112,7 +114,7 @@ class Wiring:
             max_cost=config.max_cost,
             may_launch=self.seat.may_launch,
         )
-        self.engine = Engine(self.gateway, jobs=(), retry=config.retry)
+        self.engine = Engine(Grader(self.gateway, config.retry), jobs=())
 
     def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
         """The jobs of the selected cases, in their order."""
@@ -126,8 +128,8 @@ class Wiring:
         """What this process has done so far."""
         endpoints = self._endpoints.values()
         return Snapshot(
-            answered=len(self.engine.progress.answered),
-            judged=len(self.engine.progress.judged),
+            answered=len(self.engine.grader.progress.answered),
+            judged=len(self.engine.grader.progress.judged),
             in_flight=sum(endpoint.in_flight for endpoint in endpoints),
             rate_limited=sum(endpoint.rate_limited for endpoint in endpoints),
             spent_usd=self.gateway.counters.spent_usd,
@@ -194,12 +196,16 @@ class Wiring:
                 },
                 judge.decide,
             )
-        endpoints = [self._endpoint("judge", member.name, member.config) for member in judge.members]
+        endpoints = [self.judge_endpoint(member) for member in judge.members]
         return Bench(judge.name, marker, endpoints, plan.benchmark.scoring)
+
+    def judge_endpoint(self, member: Member) -> Endpoint:
+        """Where a judge is called."""
+        return self._endpoint("judge", member.name, member.config)
 
     def _marker(self, benchmark: Benchmark, member: Member, templates: Templates, seat: str | None) -> RubricJudge:
         config = member.config
-        endpoint = self._endpoint("judge", member.name, config)
+        endpoint = self.judge_endpoint(member)
         asker = Asker(
             self.gateway,
             endpoint,
