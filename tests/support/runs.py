@@ -108,7 +108,7 @@ def _grades(
     for strength, model in enumerate(models):
         for number, task in enumerate(tasks):
             for repeat in range(1, repeats + 1):
-                yield _grade(task, number, model, judge, repeat, 0.9 - 0.15 * strength, kind, chance)
+                yield _grade(task, number, model, judge, repeat, max(0.1, 0.9 - 0.15 * strength), kind, chance)
 
 
 def _grade(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROW = 30  # height of a row in a chart of intervals
@@ -32,12 +35,10 @@ class Row(NamedTuple):
 
 def interval_chart(rows: Sequence[Row], *, clip: bool) -> str:
     """A forest plot: a dot and a line for each mean, the first one on top."""
-    import pygal
-
     spare = 0.1
     ends = [end for row in rows for end in (row.low, row.value, row.high) if end is not None]
     low, high = (0.0, 1.0) if clip else (min([0.0, *ends]), max([1.0, *ends]))
-    chart = pygal.XY(
+    chart = _pygal().XY(
         **_settings(height=60 + ROW * len(rows)),
         xrange=(low, high),
         range=(-len(rows) + 1 - spare * 4, spare * 4),
@@ -67,8 +68,6 @@ def score_chart(scores: Sequence[float], pass_at: float | None) -> str:
         scores: One score a task.
         pass_at: The pass mark, or None.
     """
-    import pygal
-
     low, high = min([0.0, *scores]), max([1.0, *scores])
     width = (high - low) / 20
     counts = [0] * 20
@@ -76,7 +75,7 @@ def score_chart(scores: Sequence[float], pass_at: float | None) -> str:
         counts[min(19, max(0, int((score - low) / width + 1e-9)))] += 1
     bars = [(count, low + n * width, low + (n + 1) * width) for n, count in enumerate(counts)]
     mark = high + 1 if pass_at is None else pass_at
-    chart = pygal.Histogram(
+    chart = _pygal().Histogram(
         **_settings(height=220, kind="bars"),
         range=(0, max(counts, default=0) or 1),
         xrange=(low, high),
@@ -100,11 +99,9 @@ class Point(NamedTuple):
 
 def cost_chart(points: Sequence[Point]) -> str:
     """Cost of a task against quality, a dot for each model."""
-    import pygal
-
     most = max(point.cost for point in points) or 1.0
     lowest, highest = min([0.0, *(p.score for p in points)]), max([1.0, *(p.score for p in points)])
-    chart = pygal.XY(
+    chart = _pygal().XY(
         **_settings(height=280),
         stroke=False,
         dots_size=7,
@@ -118,6 +115,15 @@ def cost_chart(points: Sequence[Point]) -> str:
         label = f"{_plain(point.name)}: {point.score:.3f}, ${point.cost:.4g}"
         chart.add("", [{"value": (point.cost, point.score), "label": label}])
     return _svg(chart, [point.color for point in points])
+
+
+@cache
+def _pygal() -> ModuleType:
+    """The library, without its hook for plugins: every later import would warn that the hook is of an old kind."""
+    import pygal
+
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != pygal.__name__]
+    return pygal  # type: ignore[no-any-return]
 
 
 def _settings(height: int, kind: str = "dots") -> dict[str, Any]:
@@ -147,8 +153,6 @@ def _svg(chart: Any, colors: Sequence[int]) -> str:
 
     What the library's script would show at the pointer becomes the browser's own hint.
     """
-    from pygal.etree import etree
-
     root = chart.render_tree()
     for parent in list(root.iter("*")):
         if series := _SERIES.match(parent.get("class") or ""):
@@ -159,7 +163,7 @@ def _svg(chart: Any, colors: Sequence[int]) -> str:
             elif child.tag == "desc":
                 child.tag = "title"
     root.attrib.pop("id", None)
-    return str(etree.tostring(root, encoding="unicode"))
+    return str(_pygal().etree.etree.tostring(root, encoding="unicode"))
 
 
 def _is_furniture(element: Any) -> bool:

@@ -19,7 +19,7 @@ _BANG = "\ufdd0"
 
 _TAGS = {"a", "blockquote", "br", "code", "del", "em", "hr", "li", "ol", "p", "pre", "strong", "sup", "ul"}
 _TAGS |= {"table", "thead", "tbody", "tr", "th", "td", *(f"h{level}" for level in range(1, 7))}
-_ATTRIBUTES = {"a": {"href"}, "td": {"align"}, "th": {"align"}, "ol": {"start"}}
+_ATTRIBUTES = {"*": set(), "a": {"href"}, "td": {"align"}, "th": {"align"}, "ol": {"start"}}
 
 
 def visible(text: str) -> str:
