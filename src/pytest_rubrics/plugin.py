@@ -191,15 +191,26 @@ def grade(request: pytest.FixtureRequest) -> CheckedGrade:
     nodeid = request.node.nodeid
     made = state.wiring.engine.grade(state.indices[nodeid], tick=lambda: tick(request.config, state))
     request.node.stash[GRADE] = made.to_record()
-    for name in ("state", "passed"):
-        request.node.user_properties.append((name, getattr(made, name)))
-    for name, value in (made.metrics or {}).items():
-        request.node.user_properties.append((name, value))
-    request.node.user_properties.append(("spent_usd", made.spent_usd))
+    request.node.user_properties += _properties(made)
     if made.state == "excluded":
         pytest.fail(f"excluded ({made.reason}): {made.error}", pytrace=False)
     entry = entry_for(request.config, request.node.path)
     return CheckedGrade(made, case, entry.benchmark.scoring.pass_at)
+
+
+def _properties(grade: Grade) -> list[tuple[str, object]]:
+    """Numbers and words for JUnit; what is unknown has none."""
+    costs = list(grade.cost_usd.values())
+    known = [cost for cost in costs if cost is not None]
+    properties = {
+        "state": grade.state,
+        "reason": grade.reason,
+        "passed": grade.passed,
+        **(grade.metrics or {}),
+        "cost_usd": sum(known) if len(known) == len(costs) else None,
+        "spent_usd": grade.spent_usd,
+    }
+    return [(name, value) for name, value in properties.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,8 @@ def _notes(view: RunView) -> Iterator[str]:
         if entry.get("source") == SAMPLE:
             yield f"**Sample**: bundled sample tasks; the scores say nothing about {escape(entry['title'])}."
     for name, settings in {**manifest["models"], **manifest["judge"]}.items():
+        if settings.get("scale") == "ternary":
+            yield "A criterion met in part counts half: such scores are not comparable to binary ones."
         if settings.get("note"):
             yield f"{escape(name)}: {escape(settings['note'], 300)}"
     if missing := len(view.missing):

@@ -196,6 +196,8 @@ function runHead(run) {
     ...run.sample.map((name) => t("sample", { name: run.benchmarks[name].title })),
     run.missing ? t("incomplete", run) : null,
     run.broken ? t("broken", { n: run.broken }) : null,
+    Object.values(run.judge).some((judge) => judge.scale === "ternary") ? t("ternary") : null,
+    DATA.columns.some((column) => DATA.runs[column.run] === run && column.failed && !DATA.benchmarks[column.benchmark].clip) ? t("unbounded") : null,
     ...Object.entries({ ...run.models, ...run.judge }).map(([name, settings]) => settings.note && t("toy", { name, note: settings.note })),
   ].filter(Boolean);
   const gate = run.gate && h("p", { class: `gate ${VERDICTS[run.gate.verdict] || "excluded"}` },
@@ -324,9 +326,21 @@ function repeats(name) {
 }
 
 function agreement(name) {
-  const columns = columnsOf(name).filter((n) => DATA.columns[n].agreement);
+  const columns = columnsOf(name).filter((n) => DATA.columns[n].panel);
   if (!columns.length) return null;
-  return section(t("agreement"), null, columns.map((n) => [h("p", {}, named(n)), tree(DATA.columns[n].agreement)]));
+  const shown = (estimate, show) => ({ content: estimate ? [h("strong", {}, show(estimate.value)), " ", h("span", { class: "muted" }, estimate.ci95 ? `(${interval(estimate, show)})` : "")] : "–", class: "number" });
+  const numbers = (titles) => titles.map((content) => ({ content, class: "number" }));
+  return section(t("agreement"), t("agreementHint"), columns.map((n) => {
+    const { members, agreement: all, contested } = DATA.columns[n].panel;
+    return [h("h3", {}, named(n)),
+      table(t("agreement"), [t("judge"), ...numbers([t("score"), t("passRate"), t("leniency")])],
+        Object.entries(members).map(([judge, one]) => [bdi(judge), shown(one.mean, number), shown(one.pass_rate, percent), shown(one.leniency, percent)])),
+      table(t("agreement"), [t("judges"), ...numbers([t("sameVerdict"), "κ / α"])], [
+        [t("allJudges"), shown(all.unanimous, percent), shown(all.krippendorff_alpha, number)],
+        ...all.pairs.map((pair) => [bdi(pair.members.join(" · ")), shown(pair.agreement, percent), shown(pair.cohen_kappa, number)])]),
+      contested.length ? h("details", {}, h("summary", {}, t("contested")), table(t("contested"), [t("key"), t("criteria"), ...numbers([t("weight"), t("hitShare")])],
+        contested.map((row) => { const task = TASKS.find((one) => one.id === row.task_id && one.benchmark === name); return [task ? h("a", { href: taskLink(task, `?column=${n}`) }, bdi(row.key)) : bdi(row.key), bdi(row.criterion), { content: weight(row.weight), class: "number" }, { content: percent(row.hit_share, 0), class: "number" }]; }))) : null];
+  }));
 }
 
 // Nested figures of any shape, as a list.
@@ -579,9 +593,12 @@ function criterionView(criterion, verdict, hit, others) {
     })) : null);
 }
 
-// What else stands in a verdict, such as the votes of a panel.
+// The votes of a panel, how sure the judge was, and whatever else stands in a verdict.
 function extras(verdict) {
-  const { id, hit, value, justification, ...more } = verdict;
+  const { id, hit, value, justification, members, p, ...more } = verdict;
+  const votes = Object.entries(members || {}).map(([judge, vote]) => h("span", { class: `other ${vote ? "passed" : "below"}` }, bdi(judge), " ", h("span", { "aria-hidden": "true" }, vote ? "✓" : "✗"), unseen(" " + t(vote ? "yes" : "no"))));
+  if (p !== null && p !== undefined) votes.push(h("span", {}, `P = ${number(p)}`));
+  if (votes.length) return h("p", { class: "others" }, h("span", { class: "muted" }, t("judges") + ": "), votes);
   return Object.values(more).some((one) => one !== null && one !== undefined) ? h("details", {}, h("summary", {}, t("details")), tree(more)) : null;
 }
 
