@@ -11,8 +11,11 @@ import pytest
 from pytest_rubrics.baselines import baseline_of, to_text
 from pytest_rubrics.faults import FaultsError
 from pytest_rubrics.gate_checks import Verdict, worst
+from pytest_rubrics.gate_file import GateFile
 from pytest_rubrics.gates import Decision, Gate, load_gate
 from pytest_rubrics.workspace import Workspace
+from pytest_rubrics.yaml_files import load_yaml
+from tests.support.benchmarks import REPOSITORY
 from tests.support.simulated import BENCHMARK, Scores, difficulty_scores, evidence_in, make_tasks, write_run
 
 FAIL, NOT_COMPARABLE, LOW_COVERAGE = Verdict.FAIL, Verdict.NOT_COMPARABLE, Verdict.LOW_COVERAGE
@@ -431,6 +434,12 @@ class TestFile:
         (tmp_path / "main.json").write_text('{"schema": 1}', encoding="utf-8")
         with pytest.raises(FaultsError, match="is no baseline file"):
             gate(tmp_path, baseline={"file": "main.json"})
+
+    def test_the_example_of_the_docs_is_a_gate_and_names_every_key(self, tmp_path: Path) -> None:
+        text = (REPOSITORY / "docs" / "gates.md").read_text(encoding="utf-8")
+        (tmp_path / "release.yaml").write_text(text.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+        rules = load_yaml(tmp_path / "release.yaml", GateFile)
+        assert rules.model_fields_set == GateFile.model_fields.keys()
 
     def test_a_mistyped_subset_is_named_while_it_costs_nothing(self, tmp_path: Path) -> None:
         made = gate(tmp_path, floors=[{"mean": {"at_least": 0.5}, "subset": "cn_lwa"}])

@@ -69,7 +69,7 @@ def test_answers_of_a_large_run_are_not_held_in_memory(tmp_path: Path) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 5_000_000  # the answers alone are 15 MB
+    assert peak < 7_500_000  # the answers alone are 15 MB, the rubrics of the tasks 3 MB
 
 
 def test_a_folder_without_a_manifest_is_no_run(tmp_path: Path) -> None:

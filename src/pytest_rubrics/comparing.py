@@ -21,6 +21,7 @@ from pytest_rubrics.statistics.comparison import (
 from pytest_rubrics.wording import Figure
 
 SHOWN_NAMES = 5
+TOTAL = "total"
 
 
 class Pair(NamedTuple):
@@ -36,7 +37,7 @@ class SliceComparison:
     """How the two runs differ on a slice of the tasks.
 
     Attributes:
-        name: The track or subset; ``total`` where there are no tracks.
+        name: The track or subset; `TOTAL` where there are no tracks.
         tasks: Number of tasks that both runs graded.
         baseline: Mean of the first run over them; None without tasks.
         candidate: Mean of the second run over them.
@@ -90,7 +91,7 @@ def pairs(baseline: Baseline, candidate: Baseline) -> list[Pair]:
 
 def by_track(baseline: Baseline, candidate: Baseline, figure: Figure = "mean") -> list[SliceComparison]:
     """The difference in each track, which are never pooled; in all tasks where there are no tracks."""
-    return _by(baseline, candidate, figure, lambda task: task.track or "total")
+    return _by(baseline, candidate, figure, lambda task: task.track or TOTAL)
 
 
 def by_subset(baseline: Baseline, candidate: Baseline, figure: Figure = "mean") -> list[SliceComparison]:

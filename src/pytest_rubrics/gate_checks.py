@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_rubrics.baselines import Baseline
 from pytest_rubrics.comparability import judge_fingerprint
-from pytest_rubrics.comparing import SHOWN_NAMES, SliceComparison, by_track, obstacles, unshared
+from pytest_rubrics.comparing import SHOWN_NAMES, TOTAL, SliceComparison, by_track, obstacles, unshared
 from pytest_rubrics.figures import NOT_A_NUMBER
 from pytest_rubrics.gate_file import BaselineRule, Bound, Floor, GateFile
 from pytest_rubrics.statistics.comparison import holm, minimal_detectable_difference
@@ -225,7 +225,8 @@ def _non_inferior(rule: BaselineRule, margin: float, slices: Sequence[SliceCompa
         advice += f" (one-sided {p_words(worst_above)})"
     needed = max(_tasks_needed(each, margin, rule.alpha) for each in slices)
     if needed:
-        advice += f"; without a true loss about {needed} tasks a track, or more repeats, show it four times in five"
+        where = "" if slices[0].name == TOTAL else " in each track"
+        advice += f"; without a true loss about {needed} tasks{where}, or more repeats, show it four times in five"
     return Verdict.INCONCLUSIVE, advice
 
 
@@ -242,7 +243,7 @@ def _tasks_needed(each: SliceComparison, margin: float, alpha: float) -> int:
 
 def _difference(each: SliceComparison, figure: Figure, metric: str) -> str:
     name = f"mean {metric}" if figure == "mean" else "pass rate"
-    where = "" if each.name == "total" else f" of {each.name}"
+    where = "" if each.name == TOTAL else f" of {each.name}"
     estimate = each.comparison.difference
     interval = None if estimate.interval is None else list(estimate.interval)
     change = with_interval(estimate.value, interval, figure, sign=True)
