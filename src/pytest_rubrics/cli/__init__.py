@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pytest_rubrics import __version__
+from pytest_rubrics.cli.audit import audit
 from pytest_rubrics.cli.baseline import baseline
 from pytest_rubrics.cli.cache import explain, import_spilled, stats
 from pytest_rubrics.cli.command import SHOWN_FAULTS, USAGE_ERROR, Command, complain
@@ -35,6 +36,7 @@ COMMANDS: tuple[Command, ...] = (
     compare,
     rescore,
     rejudge,
+    audit,
     stats,
     import_spilled,
     explain,
