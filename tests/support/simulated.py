@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_rubrics.evidence import Evidence
+from pytest_rubrics.figures import figures_of
 from pytest_rubrics.grades import Grade
 from pytest_rubrics.plan import Case
 from pytest_rubrics.rebuilding import evidence_of, open_run, rebuild_summary
@@ -57,71 +58,93 @@ def difficulty_scores(ability: float, seed: int = 1, answer: int = 0) -> Scores:
     return score
 
 
-def write_run(
-    folder: Path,
-    tasks: Sequence[Task],
-    models: Mapping[str, Scores],
-    *,
-    repeats: int = 1,
-    selected: Callable[[Case], bool] = lambda case: True,
-    manifest: Mapping[str, Any] | None = None,
-    benchmark: Mapping[str, Any] | None = None,
-    judge: Mapping[str, Any] | None = None,
-    cost: float | None = 0.01,
-) -> Path:
+def write_run(folder: Path, tasks: Sequence[Task], models: Mapping[str, Scores], **settings: Any) -> Path:
     """Write a finished run.
 
     Args:
         folder: The run folder.
         tasks: The whole selection.
         models: Scores of each model.
-        repeats: Answers per task.
-        selected: Which cases were selected.
-        manifest: Entries to change in the manifest.
-        benchmark: Entries to change in its entry of the benchmark.
-        judge: Settings to change of the judge.
-        cost: Cost of each answer, and of its judging, in USD.
+        settings: Those of `simulate`.
     """
-    cases = [Case(task, model, n) for model in models for task in tasks for n in range(1, repeats + 1)]
-    chosen = [case for case in cases if selected(case)]
+    manifest, cases, grades = simulate(folder.name, tasks, models, **settings)
     writer = RunWriter(folder)
-    writer.write_manifest(
-        {
-            "schema": 1,
-            "run": folder.name,
-            "started_at": "2026-01-01T00:00:00Z",
-            "finished_at": "2026-01-01T01:00:00Z",
-            "versions": {},
-            "command": [],
-            "options": {"repeats": repeats, "run_dir": str(folder), "shard": None, "gate": None, "cache_dir": "none"},
-            "models": {model: {"model": f"openai/{model}", "kind": "chat", "track": "vanilla"} for model in models},
-            "judge": {"local": {"model": "openai/judge", "timeout": 600.0, **(judge or {})}},
-            "benchmarks": {
-                BENCHMARK: {
-                    "title": "$OneMillion-Bench",
-                    "source": "data",
-                    "sha256": {"test.json": "0" * 64},
-                    "tasks": len(tasks),
-                    "scoring": {"metric": SCORING.metric, "clip": SCORING.clip, "pass_at": SCORING.pass_at},
-                    "judging": {"method": "sheet"},
-                    "prompts_sha256": {"sheet.en": "1" * 64},
-                    "subsets": list(dict.fromkeys(task.subset for task in tasks)),
-                    "selected": [case.id for case in chosen],
-                    **(benchmark or {}),
-                }
-            },
-            **(manifest or {}),
-        }
-    )
-    writer.write_tasks({case.task.id: case.task for case in chosen}.values())
-    for case in chosen:
-        writer.append(make_grade(case, models[case.model](case.task, case.repeat), cost))
+    writer.write_manifest(manifest)
+    writer.write_tasks({case.task.id: case.task for case in cases}.values())
+    for grade in grades:
+        writer.append(grade)
     writer.close()
     writer.write_summary(rebuild_summary(open_run(folder)))
     return folder
 
 
-def make_grade(case: Case, score: float | str | None, cost: float | None = 0.01) -> Grade:
+def make_evidence(tasks: Sequence[Task], models: Mapping[str, Scores], run: str = "run", **settings: Any) -> Evidence:
+    """What the same run comes to, without a folder."""
+    manifest, cases, grades = simulate(run, tasks, models, **settings)
+    return Evidence(
+        manifest, {(case.task.benchmark, case.task.id): case.task for case in cases}, [*map(figures_of, grades)]
+    )
+
+
+def simulate(
+    run: str,
+    tasks: Sequence[Task],
+    models: Mapping[str, Scores],
+    *,
+    repeats: int = 1,
+    selected: Callable[[Case], bool] = lambda case: True,
+    benchmark: Mapping[str, Any] | None = None,
+    judge: Mapping[str, Any] | None = None,
+    served: str = "judge-2026-01-01",
+    cost: float | None = 0.01,
+) -> tuple[dict[str, Any], list[Case], list[Grade]]:
+    """The manifest of a finished run, its selection, and its grades.
+
+    Args:
+        run: Id of the run.
+        tasks: The whole selection.
+        models: Scores of each model.
+        repeats: Answers per task.
+        selected: Which cases were selected.
+        benchmark: Entries to change in the manifest's entry of the benchmark.
+        judge: Settings to change of the judge.
+        served: What the judge's endpoint says it is.
+        cost: Cost of each answer, and of its judging, in USD.
+    """
+    cases = [Case(task, model, n) for model in models for task in tasks for n in range(1, repeats + 1)]
+    chosen = [case for case in cases if selected(case)]
+    manifest = {
+        "schema": 1,
+        "run": run,
+        "started_at": "2026-01-01T00:00:00Z",
+        "finished_at": "2026-01-01T01:00:00Z",
+        "versions": {},
+        "command": [],
+        "options": {"repeats": repeats, "run_dir": run, "shard": None, "gate": None, "cache_dir": "none"},
+        "models": {model: {"model": f"openai/{model}", "kind": "chat", "track": "vanilla"} for model in models},
+        "judge": {"local": {"model": "openai/judge", "timeout": 600.0, **(judge or {})}},
+        "benchmarks": {
+            BENCHMARK: {
+                "title": "$OneMillion-Bench",
+                "source": "data",
+                "sha256": {"test.json": "0" * 64},
+                "tasks": len(tasks),
+                "scoring": {"metric": SCORING.metric, "clip": SCORING.clip, "pass_at": SCORING.pass_at},
+                "judging": {"method": "sheet"},
+                "prompts_sha256": {"sheet.en": "1" * 64},
+                "subsets": list(dict.fromkeys(task.subset for task in tasks)),
+                "selected": [case.id for case in chosen],
+                **(benchmark or {}),
+            }
+        },
+    }
+    grades = [make_grade(case, models[case.model](case.task, case.repeat), cost, served) for case in chosen]
+    return manifest, chosen, grades
+
+
+def make_grade(
+    case: Case, score: float | str | None, cost: float | None = 0.01, served: str = "judge-2026-01-01"
+) -> Grade:
     """The grade of a case with a score that is a multiple of 0.05, excluded (None) or failed (a reason)."""
     task = case.task
     grade = Grade(
@@ -151,7 +174,7 @@ def make_grade(case: Case, score: float | str | None, cost: float | None = 0.01)
         grade.metrics = {SCORING.metric: SCORING.score([(v["weight"], v["hit"]) for v in grade.verdicts])}
         grade.passed = SCORING.passes(grade.metrics[SCORING.metric])
         grade.answer = f"An answer to {task.prompt}"
-        grade.served_model = {"answer": case.model, "judge": "judge-2026-01-01"}
+        grade.served_model = {"answer": case.model, "judge": served}
     return grade
 
 
