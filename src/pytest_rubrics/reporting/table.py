@@ -8,6 +8,7 @@ from typing import Any
 
 import tabulate
 from tabulate import DataRow, Line, TableFormat
+from wcwidth import wcswidth
 
 # One blank between columns: the ten columns then fit into few characters.
 COMPACT = TableFormat(
@@ -41,7 +42,11 @@ def render_part(part: Mapping[str, Any], width: int) -> str:
     if width < WIDE:
         rows, headers = [row[:-2] for row in rows], headers[:-2]
     columns = ["left", *["right"] * (len(headers) - 1)]
-    return tabulate.tabulate(rows, headers, tablefmt=COMPACT, colalign=columns, disable_numparse=True)
+    # Headers are a row like others: tabulate would make each column two characters wider than its header.
+    table = tabulate.tabulate([headers, *rows], tablefmt=COMPACT, colalign=columns, disable_numparse=True)
+    rule = " ".join("-" * max(map(wcswidth, column)) for column in zip(headers, *rows, strict=True))
+    first, _, rest = table.partition("\n")
+    return f"{first}\n{rule}\n{rest}"
 
 
 def notes_of(part: Mapping[str, Any]) -> list[str]:

@@ -58,7 +58,7 @@ def run_lines(
 
 def _wrapped(notes: Sequence[str], width: int) -> Iterator[str]:
     for note in notes:
-        yield from wrap(note, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        yield from wrap(note, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _warnings(manifest: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:

@@ -585,7 +585,7 @@ function criterionView(criterion, verdict, hit, others) {
       h("strong", { class: "weight" }, weight(criterion.weight)), h("span", { class: "muted" }, "[", bdi(criterion.id), "] ", bdi(criterion.tag)), loss ? h("span", { class: "lost" }, t("lostWeight", { n: Number(loss.toFixed(2)) })) : null),
     h("p", { dir: "auto" }, bdi(criterion.text)),
     verdict ? h("p", { class: "justification", dir: "auto" }, verdict.justification ? [unseen(t("justification") + ": "), bdi(verdict.justification)] : t("noJustification")) : null,
-    verdict ? extras(verdict) : null,
+    verdict ? extras(criterion, verdict) : null,
     others.length ? h("p", { class: "others" }, h("span", { class: "muted" }, t("others") + ": "), others.map(({ other, texts }) => {
       const theirs = hitOf(texts.verdicts.find((one) => String(one.id) === String(criterion.id)));
       const [otherKind, otherSign, otherWord] = outcome(criterion, theirs);
@@ -594,9 +594,12 @@ function criterionView(criterion, verdict, hit, others) {
 }
 
 // The votes of a panel, how sure the judge was, and whatever else stands in a verdict.
-function extras(verdict) {
+function extras(criterion, verdict) {
   const { id, hit, value, justification, members, p, ...more } = verdict;
-  const votes = Object.entries(members || {}).map(([judge, vote]) => h("span", { class: `other ${vote ? "passed" : "below"}` }, bdi(judge), " ", h("span", { "aria-hidden": "true" }, vote ? "✓" : "✗"), unseen(" " + t(vote ? "yes" : "no"))));
+  const votes = Object.entries(members || {}).map(([judge, vote]) => {
+    const [kind, sign, word] = outcome(criterion, vote);
+    return h("span", { class: "other " + kind }, bdi(judge), " ", h("span", { "aria-hidden": "true" }, sign), unseen(" " + t(word)));
+  });
   if (p !== null && p !== undefined) votes.push(h("span", {}, `P = ${number(p)}`));
   if (votes.length) return h("p", { class: "others" }, h("span", { class: "muted" }, t("judges") + ": "), votes);
   return Object.values(more).some((one) => one !== null && one !== undefined) ? h("details", {}, h("summary", {}, t("details")), tree(more)) : null;
