@@ -110,8 +110,10 @@ class Workspace:
 
     def start(self, *arguments: str, run: str = "run", **variables: str) -> subprocess.Popen[str]:
         """Start pytest, in a session of its own so that signals reach nobody else."""
+        # With a blank between, pytest would take a folder outside the workspace for its root folder.
+        source = ["=".join(self.source)] if self.source else []
         return subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--run-dir", run, *self.source, *arguments],
+            [sys.executable, "-m", "pytest", "--run-dir", run, *source, *arguments],
             cwd=self.root,
             env={**_environment(), **variables},
             stdin=subprocess.DEVNULL,
