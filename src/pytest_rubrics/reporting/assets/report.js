@@ -222,32 +222,40 @@ function headline(name, benchmark) {
     return (tracks.length > 1 ? tracks : [["", column]]).map(([track, part]) => ({ n, column, track, part }));
   });
   const has = (get) => rows.some((row) => get(row));
-  const wanted = [
+  const names = [
     [t("model"), ({ n }) => named(n)],
     has((r) => r.track) && [t("track"), ({ track }) => bdi(track)],
     has((r) => r.column.track !== "vanilla") && [t("group"), ({ column }) => bdi(column.track)],
+  ];
+  const quality = [
     [t("score"), ({ part }) => h("strong", {}, number(part.mean?.value)), "number"],
     [t("interval"), ({ part }) => interval(part.mean, number), "number muted"],
     has((r) => r.part.pass_rate) && [t("passRate"), ({ part }) => percent(part.pass_rate?.value), "number"],
     has((r) => r.part.pass_rate) && [t("interval"), ({ part }) => interval(part.pass_rate, percent), "number muted"],
     [t("coverage"), ({ part }) => percent(part.coverage), "number", ({ part }) => (part.coverage < 1 ? " warn" : "")],
+    has((r) => r.part.macro_mean) && [t("macro"), ({ part }) => number(part.macro_mean?.value), "number"],
+    has((r) => r.part.exclusion_bounds) && [t("bounds"), ({ part }) => part.exclusion_bounds ? part.exclusion_bounds.mean.map((x) => number(x)).join(" – ") : "", "number muted"],
+  ];
+  const effort = [
     [t("tasks"), ({ part }) => part.tasks, "number"],
     [t("scored"), ({ part }) => part.scored, "number"],
     [t("failed"), ({ part }) => part.failed, "number"],
     [t("excluded"), ({ part }) => part.excluded, "number", ({ part }) => (part.excluded ? " warn" : "")],
-    has((r) => r.part.macro_mean) && [t("macro"), ({ part }) => number(part.macro_mean?.value), "number"],
-    has((r) => r.part.exclusion_bounds) && [t("bounds"), ({ part }) => part.exclusion_bounds ? part.exclusion_bounds.mean.map((x) => number(x)).join(" – ") : "", "number muted"],
     has((r) => r.part.economic_value) && [t("value"), ({ part }) => Object.entries(part.economic_value || {}).map(([currency, v]) =>
       h("div", {}, `${currency} ${Math.round(v.earned).toLocaleString("en")}`, h("span", { class: "muted" }, " / " + Math.round(v.possible).toLocaleString("en")))), "number"],
     [t("tokens"), ({ part }) => compact(Object.values(part.tokens || {}).reduce((sum, one) => sum + one.input_tokens + one.output_tokens, 0)), "number"],
     [t("costAnswer"), ({ part }) => usd(part.cost_usd?.answer), "number"],
     [t("costJudge"), ({ part }) => usd(part.cost_usd?.judge), "number"],
     [t("spent"), ({ part }) => usd(part.spent_usd), "number muted"],
-  ].filter(Boolean);
+  ];
+  const draw = (title, fields) => {
+    const wanted = [...names, ...fields].filter(Boolean);
+    return table(title, wanted.map(([word, , kind]) => ({ content: word, class: kind })), rows.map((row) =>
+      wanted.map(([, get, kind, more]) => ({ content: get(row), class: (kind || "") + (more ? more(row) : "") }))));
+  };
   return section(t("models"), t("modelsHint"),
-    Object.entries(benchmark.charts.models).map(([track, svg]) => h("figure", {}, track ? h("figcaption", {}, bdi(track)) : null, chart(svg, t("models") + " " + track))),
-    table(t("models"), wanted.map(([title, , kind]) => ({ content: title, class: kind })), rows.map((row) =>
-      wanted.map(([, get, kind, more]) => ({ content: get(row), class: (kind || "") + (more ? more(row) : "") })))));
+    h("div", { class: "grid" }, Object.entries(benchmark.charts.models).map(([track, svg]) => h("figure", {}, track ? h("figcaption", {}, bdi(track)) : null, chart(svg, t("models") + " " + track)))),
+    draw(t("models"), quality), h("h3", {}, t("effort")), draw(t("effort"), effort));
 }
 
 function slices(name, benchmark) {
