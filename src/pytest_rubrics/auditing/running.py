@@ -21,6 +21,8 @@ from pytest_rubrics.wiring import Seat, Wiring
 if TYPE_CHECKING:
     from pytest_rubrics.config import LoadedJudge
 
+SHOWN_EVERY = 20  # a long audit says this often how far it is
+
 
 class Audit(NamedTuple):
     """What an audit did.
@@ -65,7 +67,11 @@ def run_audit(plan: Plan, tasks: Sequence[Task], labelled: Collection[str], *, w
     engine.jobs = [job for _, _, job in wanted]
     engine.launch()
     try:
-        grades = [engine.grade(index, tick=lambda: None) for index in range(len(wanted))]
+        grades = []
+        for index in range(len(wanted)):
+            if index % SHOWN_EVERY == 0:
+                warn(f"{index} of {len(wanted)} judged")
+            grades.append(engine.grade(index, tick=lambda: None))
         form = {member.name: _form(wiring, member.name) for member in plan.judge.members}
         counters = wiring.gateway.counters
     finally:
