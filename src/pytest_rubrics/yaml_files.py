@@ -123,7 +123,7 @@ def _faults(error: ValidationError, document: Document, model: Any) -> Iterator[
 def _mistake(entry: Any, data: Any) -> _Mistake:
     """Find the error's place in the data; what is no part of it names a member of a union, or a validator."""
     path: list[str | int] = []
-    branches = set()
+    branches: set[int] = set()
     value = data
     for part in entry["loc"]:
         if not path and not branches and isinstance(data, dict) and part == data.get("kind"):
