@@ -10,6 +10,20 @@ import pytest
 from pytest_rubrics.session import WORKER_INPUT, Session, selected_of, write_lines
 
 
+def check_cache(config: pytest.Config, state: Session) -> None:
+    """Open the cache of replies once on the controller: what is wrong with it is said once, before workers meet it.
+
+    Raises:
+        UsageError: It cannot be used.
+    """
+    from pytest_rubrics.calls.cache import ReplyStore, StoreError
+
+    try:
+        ReplyStore(state.plan.config.cache_dir, warn=lambda message: write_lines(config, [f"rubrics: {message}"])).close()
+    except StoreError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
 def start_engine(session: pytest.Session, state: Session, items: list[pytest.Item]) -> None:
     """Start the engine of this process on its items.
 

@@ -374,6 +374,9 @@ def _select(config: pytest.Config, state: Session, nodeids: list[str]) -> None:
             selected[nodeid] = Selected(entry, case)
     if not selected:
         return
+    from pytest_rubrics.launching import check_cache
+
+    check_cache(config, state)
     state.recorder.select(selected)
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     live = bool(reporter and reporter.isatty and reporter.verbosity == 0)
