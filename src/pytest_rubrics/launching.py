@@ -18,8 +18,11 @@ def check_cache(config: pytest.Config, state: Session) -> None:
     """
     from pytest_rubrics.calls.cache import ReplyStore, StoreError
 
+    def warn(message: str) -> None:
+        write_lines(config, [f"rubrics: {message}"])
+
     try:
-        ReplyStore(state.plan.config.cache_dir, warn=lambda message: write_lines(config, [f"rubrics: {message}"])).close()
+        ReplyStore(state.plan.config.cache_dir, warn=warn).close()
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error
 
