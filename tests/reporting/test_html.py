@@ -85,6 +85,14 @@ class TestWithoutABrowser:
         build(folder)
         assert not (folder / "report_data").exists()
 
+    def test_a_number_that_json_does_not_know_is_none(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", tasks=1, models=("alpha",))
+        path = folder / "results.jsonl"
+        record = {**json.loads(path.read_text(encoding="utf-8")), "metrics": {"expert_score": float("nan")}}
+        path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        block = re.findall(r'id="data">(.*?)</script>', source_of(build(folder)))[0]
+        assert json.loads(block)["grades"][0][5] is None
+
     def test_a_failure_while_writing_leaves_the_former_page(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -78,7 +78,7 @@ class _Blocks:
 
     def add(self, task: int, texts: Mapping[str, Any]) -> int:
         """Take the texts of a task; returns the number of its block."""
-        text = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+        text = _dump(texts)
         self._pending[str(task)] = text
         self._size += len(text)
         number = self.count
@@ -205,9 +205,18 @@ def _hash_source(text: str) -> str:
     return f"'sha256-{digest}'"
 
 
+def _dump(value: Any) -> str:
+    """Compact JSON; a number that JSON does not know, in records made elsewhere, becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        known = json.loads(json.dumps(value), parse_constant=lambda name: None)
+        return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+
+
 def _data_block(name: str, value: Any) -> str:
     """Data inside a page: no text in it can end its element, or begin a comment."""
-    text = visible(redact(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+    text = visible(redact(_dump(value)))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return f'<script type="application/json" id="{name}">{text}</script>\n'

@@ -75,7 +75,7 @@ def _notes(view: RunView) -> Iterator[str]:
     for entry in manifest["benchmarks"].values():
         if entry.get("source") == SAMPLE:
             yield f"**Sample**: bundled sample tasks; the scores say nothing about {escape(entry['title'])}."
-    for name, settings in {**manifest["models"], **manifest["judge"]}.items():
+    for name, settings in [*manifest["models"].items(), *manifest["judge"].items()]:
         if settings.get("scale") == "ternary":
             yield "A criterion met in part counts half: such scores are not comparable to binary ones."
         if settings.get("note"):
@@ -209,7 +209,7 @@ def _costs(page: Page, columns: Sequence[ColumnName]) -> str:
 
 def _subsets(page: Page, columns: Sequence[ColumnName]) -> Iterator[str]:
     parts = [page.part(name)["subsets"] for name in columns]
-    names = list(dict.fromkeys(name for part in parts for name in part))
+    names = page.subsets(columns[0].benchmark)
     if len(names) < 2:
         return
     rows = [[escape(name), *(_subset_score(part.get(name)) for part in parts)] for name in names[: 5 * SHOWN]]

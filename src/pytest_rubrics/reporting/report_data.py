@@ -96,6 +96,17 @@ class Page:
         scoring: Mapping[str, Any] = next(entry["scoring"] for entry in entries if entry)
         return scoring
 
+    def subsets(self, benchmark: str) -> list[str]:
+        """The subsets that have grades, in the benchmark's own order."""
+        entries = [view.run.manifest["benchmarks"].get(benchmark, {"subsets": ()}) for view in self.views]
+        known = dict.fromkeys(subset for entry in entries for subset in entry["subsets"])
+        parts = [self.part(name)["subsets"] for name in self.columns if name.benchmark == benchmark]
+        present = dict.fromkeys(subset for part in parts for subset in part)
+        return [
+            *(subset for subset in known if subset in present),
+            *(subset for subset in present if subset not in known),
+        ]
+
     def to_plain(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
         benchmarks = list(dict.fromkeys(name.benchmark for name in self.columns))
@@ -128,12 +139,10 @@ class Page:
     def _benchmark(self, benchmark: str) -> dict[str, Any]:
         entry = next(e for view in self.views if (e := view.run.manifest["benchmarks"].get(benchmark)))
         columns = [(n, name) for n, name in enumerate(self.columns) if name.benchmark == benchmark]
-        present = {subset for _, name in columns for subset in self.part(name)["subsets"]}
-        known = [subset for subset in entry["subsets"] if subset in present]
         return {
             "title": entry["title"],
             **{key: entry["scoring"].get(key) for key in ("metric", "clip", "pass_at")},
-            "subsets": [*known, *sorted(present.difference(known))],
+            "subsets": self.subsets(benchmark),
             "charts": self._charts(benchmark, columns),
         }
 
@@ -150,7 +159,8 @@ class Page:
                         rows.setdefault(key, []).append(_row(self.label(name), numbers["mean"], n))
             return rows
 
-        heads, subsets = interval_rows("tracks"), interval_rows("subsets")
+        heads, found = interval_rows("tracks"), interval_rows("subsets")
+        subsets = {subset: found[subset] for subset in self.subsets(benchmark) if subset in found}
         points = [point for n, name in columns if (point := self._point(n, name))]
         scores = [(n, [r.score for r in self.results(name) if r.score is not None]) for n, name in columns]
         return {

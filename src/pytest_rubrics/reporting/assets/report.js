@@ -198,7 +198,7 @@ function runHead(run) {
     run.broken ? t("broken", { n: run.broken }) : null,
     Object.values(run.judge).some((judge) => judge.scale === "ternary") ? t("ternary") : null,
     DATA.columns.some((column) => DATA.runs[column.run] === run && column.failed && !DATA.benchmarks[column.benchmark].clip) ? t("unbounded") : null,
-    ...Object.entries({ ...run.models, ...run.judge }).map(([name, settings]) => settings.note && t("toy", { name, note: settings.note })),
+    ...[...Object.entries(run.models), ...Object.entries(run.judge)].map(([name, settings]) => settings.note && t("toy", { name, note: settings.note })),
   ].filter(Boolean);
   const gate = run.gate && h("p", { class: `gate ${VERDICTS[run.gate.verdict] || "excluded"}` },
     h("strong", {}, run.gate.verdict || t("notDecided")), " ", bdi(t("gate", run.gate)), h("span", { class: "why" }, bdi(run.gate.reason)));
