@@ -158,12 +158,14 @@ def _tokens(counts: Mapping[str, int]) -> str:
 def usd(amount: float | None) -> str:
     """An amount in USD; ``?`` where a price is unknown, never 0.
 
-    >>> [usd(None), usd(0.0), usd(0.00042), usd(0.034), usd(12.5)]
-    ['?', '$0', '$0.00042', '$0.034', '$12.50']
+    >>> [usd(None), usd(0.0), usd(0.00042), usd(0.034), usd(-12.5)]
+    ['?', '$0', '$0.00042', '$0.034', '-$12.50']
     """
     if amount is None:
         return "?"
     if amount == 0:
         return "$0"
+    if amount < 0:
+        return f"-{usd(-amount)}"
     digits = 2 if amount >= 0.1 else 1 - math.floor(math.log10(amount))
     return f"${amount:.{digits}f}"
