@@ -1,0 +1,193 @@
+"""What a run calls, through real pytest: nothing that was not selected, nothing twice, and no secret gets out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import faults
+from tests.support.faults import Fault
+from tests.support.provider import Provider
+from tests.support.workspaces import Workspace, keys, question
+
+KEYS = keys(8)
+SECRET = "sk-this-key-must-stay-secret-4711"
+TOKEN = "token-in-a-header-0815"
+MARKS = """
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    marks = {
+        "t000": pytest.mark.skip(reason="not now"),
+        "t001": pytest.mark.skipif(True, reason="never"),
+        "t002": pytest.mark.skipif("sys.version_info > (3,)", reason="not in this Python"),
+        "t003": pytest.mark.skipif(False, reason="does not apply"),
+        "t004": pytest.mark.xfail(run=False, reason="hopeless"),
+    }
+    for item in items:
+        for key, mark in marks.items():
+            if key in item.name:
+                item.add_marker(mark)
+"""
+SMALL_FILES = """
+import resource
+
+
+def pytest_runtestloop(session):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Provider]:
+    with Provider(answer_bytes=200) as server:
+        yield server
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, server: Provider) -> Workspace:
+    return Workspace(tmp_path, server, KEYS)
+
+
+def add_to_conftest(workspace: Workspace, text: str) -> None:
+    with (workspace.root / "conftest.py").open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def asked(server: Provider) -> set[str]:
+    """What the model was asked."""
+    return {request.body["messages"][0]["content"] for request in server.requests if request.kind == "answer"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--collect-only", "-q"], ["--setup-plan", "-n", "2"], ["-k", "nothing"], ["--estimate"]],
+    ids=" ".join,
+)
+def test_nothing_is_called_where_nothing_runs(workspace: Workspace, server: Provider, arguments: list[str]) -> None:
+    outcome = workspace.pytest(*arguments)
+    assert outcome.code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}, outcome.text
+    assert server.count() == 0
+    assert not workspace.imported_litellm()
+    assert not outcome.folder.exists()
+    assert not workspace.cache.exists()
+
+
+def test_only_what_is_selected_and_not_skipped_is_called(workspace: Workspace, server: Provider) -> None:
+    add_to_conftest(workspace, MARKS)
+    # Of every reply LiteLLM makes pydantic's core warn, which makes errors of warnings where it is not kept out.
+    server.faults.add(Fault(faults.changed(lambda body: body.update(created=1.5))))
+    outcome = workspace.pytest("-k", "not t005", "-rs")
+    assert asked(server) == {question(KEYS[3]), question(KEYS[6]), question(KEYS[7])}
+    assert (server.count("answer"), server.count("judge")) == (3, 3)
+    records = outcome.by_key
+    assert len(outcome.records) == len(records) == 7
+    skipped = {"t000": "not now", "t001": "never", "t002": "not in this Python"}
+    for key, why in skipped.items():
+        assert (records[key]["state"], records[key]["reason"]) == ("excluded", "skipped")
+        assert why in records[key]["error"]
+    assert records["t004"]["state"] == "excluded"
+    assert {records[key]["state"] for key in ("t003", "t006", "t007")} == {"scored"}
+
+
+def test_a_run_that_stops_at_a_failure_leads_by_no_more_than_the_calls_in_flight(
+    workspace: Workspace, server: Provider
+) -> None:
+    workspace.module("def test_task(grade):\n    assert grade.case.task.key != 't001'\n")
+    outcome = workspace.pytest("-x", "--concurrency", "2")
+    assert outcome.code == pytest.ExitCode.TESTS_FAILED
+    assert asked(server) <= {question(key) for key in KEYS[:3]}
+    assert [record["key"] for record in outcome.records] == KEYS
+    assert [record["reason"] for record in outcome.records] == [None, None, *["interrupted"] * 6]
+
+
+def test_workers_share_a_single_slot_also_when_calls_fail(workspace: Workspace, server: Provider) -> None:
+    server.faults.add(
+        Fault(faults.error(503, retry_after=0), times=2), Fault(faults.error(400), kind="answer", match=KEYS[2])
+    )
+    outcome = workspace.pytest("-n", "2", "--concurrency", "1")
+    states = {record["key"]: (record["state"], record["reason"]) for record in outcome.records}
+    assert states == {key: ("excluded", "bad_request") if key == "t002" else ("scored", None) for key in KEYS}
+    assert server.max_in_flight == 1
+    assert len([request for request in server.requests if request.status == 200]) == 2 * len(KEYS) - 2
+
+
+def test_a_cache_that_cannot_be_used_is_one_clear_error(workspace: Workspace, server: Provider) -> None:
+    (workspace.root / "file").write_text("", encoding="utf-8")
+    outcome = workspace.pytest("--cache-dir", "file/replies", "-n", "2")
+    assert outcome.code == pytest.ExitCode.USAGE_ERROR, outcome.text
+    (error,) = re.findall("ERROR: .*", outcome.text)
+    assert "file/replies cannot be opened: " in error
+    assert "Traceback" not in outcome.text
+    assert server.count() == 0
+
+
+def test_no_secret_gets_out(workspace: Workspace, server: Provider) -> None:
+    endpoint: dict[str, Any] = {"api_key": "${TEST_KEY}", "headers": {"X-Auth-Token": "${TEST_TOKEN}"}}
+    workspace.model(**endpoint)
+    workspace.judge(**endpoint)
+    body = f'{{"detail": "no choices for {SECRET}", "{TOKEN}": "{SECRET}"}}'
+    server.faults.add(
+        Fault(faults.echo_secret(status=400), kind="answer", match=KEYS[0]),
+        Fault(faults.text(body), kind="answer", match=KEYS[1]),
+        Fault(faults.echo_secret(status=422), kind="judge", match=KEYS[2]),
+        Fault(faults.echo_secret(status=401), kind="judge", match=KEYS[7]),
+    )
+    outcome = workspace.pytest("--junitxml", "junit.xml", "-rA", "-v", TEST_KEY=SECRET, TEST_TOKEN=TOKEN)
+    assert {request.headers["Authorization"] for request in server.requests} == {f"Bearer {SECRET}"}
+    assert {request.headers["X-Auth-Token"] for request in server.requests} == {TOKEN}
+    reasons = [record["reason"] for record in outcome.records]
+    assert reasons[:3] == ["bad_request", "malformed_response", "bad_request"]
+    assert reasons[7] == "authentication"
+    assert "***" in outcome.records[0]["error"]
+
+    hidden = [text.encode() for text in (SECRET, TOKEN)]
+    hidden += [base64.b64encode(text) for text in hidden]
+    written = [path for path in workspace.root.rglob("*") if path.is_file()]
+    assert {"cache.db", "results.jsonl", "junit.xml", "manifest.json"} <= {path.name for path in written}
+    for content in (outcome.text.encode(), *(path.read_bytes() for path in written)):
+        assert not any(secret in content for secret in hidden)
+
+
+def test_a_full_disk_stops_launching_and_loses_no_reply(tmp_path: Path) -> None:
+    with Provider(answer_bytes=30_000) as server:
+        workspace = Workspace(tmp_path, server, keys(60))
+        add_to_conftest(workspace, SMALL_FILES)
+        (tmp_path / "spilled").mkdir()
+        outcome = workspace.pytest("--concurrency", "4", TMPDIR=str(tmp_path / "spilled"))
+        assert outcome.code == pytest.ExitCode.TESTS_FAILED, outcome.text
+        assert len(outcome.records) == 60
+        states = {(record["state"], record["reason"]) for record in outcome.records}
+        assert states == {("scored", None), ("excluded", "error")}
+        assert server.count("answer") < 60
+
+        (spilled,) = re.findall(r"rubrics cache import (\S+)", outcome.text)
+        rows = [json.loads(line) for line in Path(spilled).read_text(encoding="utf-8").splitlines()]
+        assert any(isinstance(row["value"], dict) and row["value"].get("content") for row in rows)
+
+        before = {kind: server.count(kind) for kind in ("answer", "judge")}
+        with workspace.wired(workspace.plan(cache_mode="offline")) as wiring:
+            assert wiring.store.import_spilled(Path(spilled)) > 0
+        assert {grade.state for grade in workspace.grades()} == {"scored"}
+        assert {kind: server.count(kind) for kind in before} == {"answer": 60, "judge": 60}, before
+
+
+def test_the_times_in_records_are_those_of_the_calls(workspace: Workspace) -> None:
+    with Provider(latency=0.1, answer_bytes=200) as slow:
+        workspace.server = slow
+        workspace.model(timeout=30)
+        workspace.judge(timeout=30)
+        started = time.monotonic()
+        grades = workspace.grades(concurrency="1")
+        took = time.monotonic() - started
+    seconds = [part for grade in grades for part in grade.seconds.values()]
+    assert all(one >= 0.1 for one in seconds)
+    assert sum(seconds) <= took  # with one slot the calls follow each other: waiting must not be counted
