@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_rubrics.session import WORKER_INPUT, Session, selected_of, write_lines
+from pytest_rubrics.session import WORKER_INPUT, Session, selected_of
 
 
 def check_cache(config: pytest.Config, state: Session) -> None:
@@ -18,11 +19,8 @@ def check_cache(config: pytest.Config, state: Session) -> None:
     """
     from pytest_rubrics.calls.cache import ReplyStore, StoreError
 
-    def warn(message: str) -> None:
-        write_lines(config, [f"rubrics: {message}"])
-
     try:
-        ReplyStore(state.plan.config.cache_dir, warn=warn).close()
+        ReplyStore(state.plan.config.cache_dir, warn=partial(state.say, config)).close()
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -48,7 +46,7 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
             _seat_of(config, Seat),
             held_back=skipped,
             stops_early=stops_early,
-            warn=lambda message: write_lines(config, [f"rubrics: {message}"]),
+            warn=partial(state.say, config),
         )
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error

@@ -158,10 +158,12 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Free the seat of a worker that is gone; xdist may start another in its place."""
+    """Free the seat of a worker that is gone, for xdist may start another in its place, and pass on what it said."""
     state = node.config.stash.get(SESSION, None)
     if state and state.workers:
         state.workers.leave(node.gateway.id)
+        for message in getattr(node, "workeroutput", {}).get(WORKER_INPUT, ()):
+            state.say(node.config, message)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -398,7 +400,9 @@ def _end(session: pytest.Session, state: Session) -> None:
         state.workers.stop()
     message = state.wiring.close() if state.wiring is not None else None
     if message:
-        write_lines(session.config, [f"rubrics: {message}"])
+        state.say(session.config, message)
+    if is_worker(session.config):
+        session.config.workeroutput[WORKER_INPUT] = state.messages  # type: ignore[attr-defined]
     recorder = state.recorder
     if recorder is None or not recorder.selected:
         return

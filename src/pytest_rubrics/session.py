@@ -38,6 +38,7 @@ class Session:
         report: Where the report is.
         summary: What is printed as a table.
         workers: The workers of this controller, if there are any.
+        messages: What a worker has to say; it has no terminal, and hands them over when it ends.
     """
 
     plan: Plan
@@ -50,6 +51,14 @@ class Session:
     summary: Mapping[str, Any] | None = None
     hidden: str = ""
     report: str = ""
+    messages: list[str] = field(default_factory=list)
+
+    def say(self, config: pytest.Config, message: str) -> None:
+        """Write a message to the terminal, of a worker to the controller's."""
+        if is_worker(config):
+            self.messages.append(message)
+        else:
+            write_lines(config, [f"rubrics: {message}"])
 
 
 SESSION = pytest.StashKey[Session]()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_rubrics.answering.chat import ChatAnswerer
-from pytest_rubrics.calls.cache import ReplyStore
+from pytest_rubrics.calls.cache import ReplyStore, StoreError
 from pytest_rubrics.calls.endpoint import Endpoint, Wire
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
@@ -144,8 +144,12 @@ class Wiring:
         self.engine.shut_down()
         message = None
         if self.gateway.unsaved:
-            path = self.store.spill(self.gateway.unsaved)
-            message = f"the cache was full: {len(self.gateway.unsaved)} rows are in {path}; rubrics cache import {path}"
+            try:
+                path = self.store.spill(self.gateway.unsaved)
+                count = len(self.gateway.unsaved)
+                message = f"the cache was full: {count} rows are in {path}; rubrics cache import {path}"
+            except StoreError as error:
+                message = str(error)
         self.store.close()
         for lease in self._leases:
             lease.close()
