@@ -14,6 +14,7 @@ import shutil
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 from pytest_rubrics import __version__
 from pytest_rubrics.records import Run
 from pytest_rubrics.redaction import redact
+from pytest_rubrics.reporting.raw_replies import raw_replies
 from pytest_rubrics.reporting.report_data import ColumnName, Page, task_row
 from pytest_rubrics.reporting.rich_text import shortened, to_html, visible
 
@@ -112,16 +114,19 @@ def _write_texts(page: Page, blocks: _Blocks) -> dict[str, Any]:
             by_task[grade.benchmark, grade.task_id].append(grade.to_record())
     columns = {name: number for number, name in enumerate(page.columns)}
     tasks, grades = [], []
-    for number, (id_, record) in enumerate(page.tasks.items()):
-        texts: dict[str, Any] = {"task": _task_texts(record), "grades": []}
-        for n, view in enumerate(page.views):
-            for row in [*_read(view.run, places[n].get(id_, ())), *unmade[n].get(id_, ())]:
-                column = columns.get(ColumnName(n, row["benchmark"], row["model"], row["judge"]))
-                if column is not None:
-                    grades.append([number, column, *_grade_row(row)])
-                    texts["grades"].append({"column": column, "repeat": row["repeat"], **_grade_texts(row)})
-        tasks.append({**task_row(record), "block": blocks.add(number, texts)})
-    blocks.flush()
+    with ExitStack() as stack:
+        stored = [stack.enter_context(raw_replies(view.run)) for view in page.views]
+        for number, (id_, record) in enumerate(page.tasks.items()):
+            texts: dict[str, Any] = {"task": _task_texts(record), "grades": []}
+            for n, view in enumerate(page.views):
+                for row in [*_read(view.run, places[n].get(id_, ())), *unmade[n].get(id_, ())]:
+                    column = columns.get(ColumnName(n, row["benchmark"], row["model"], row["judge"]))
+                    if column is not None:
+                        grades.append([number, column, *_grade_row(row)])
+                        row["judge_replies"] = stored[n].of_judge(row) or None
+                        texts["grades"].append({"column": column, "repeat": row["repeat"], **_grade_texts(row)})
+            tasks.append({**task_row(record), "block": blocks.add(number, texts)})
+        blocks.flush()
     return {"tasks": tasks, "grades": grades}
 
 
