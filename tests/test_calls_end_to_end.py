@@ -41,7 +41,7 @@ SMALL_FILES = """
 import resource
 
 
-def pytest_runtestloop(session):
+def pytest_sessionstart(session):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 """
 
@@ -120,6 +120,15 @@ def test_workers_share_a_single_slot_also_when_calls_fail(workspace: Workspace, 
     assert len([request for request in server.requests if request.status == 200]) == 2 * len(KEYS) - 2
 
 
+def test_offline_needs_neither_calls_nor_litellm(workspace: Workspace, server: Provider) -> None:
+    workspace.grades(limit="3")
+    before = server.count()
+    outcome = workspace.pytest("--cache-mode", "offline")
+    assert [record["reason"] for record in outcome.records] == [None] * 3 + ["cache_miss"] * 5
+    assert server.count() == before
+    assert not workspace.imported_litellm()
+
+
 def test_a_cache_that_cannot_be_used_is_one_clear_error(workspace: Workspace, server: Provider) -> None:
     (workspace.root / "file").write_text("", encoding="utf-8")
     outcome = workspace.pytest("--cache-dir", "file/replies", "-n", "2")
@@ -161,23 +170,24 @@ def test_a_full_disk_stops_launching_and_loses_no_reply(tmp_path: Path) -> None:
     with Provider(answer_bytes=30_000) as server:
         workspace = Workspace(tmp_path, server, keys(60))
         add_to_conftest(workspace, SMALL_FILES)
-        (tmp_path / "spilled").mkdir()
-        outcome = workspace.pytest("--concurrency", "4", TMPDIR=str(tmp_path / "spilled"))
+        outcome = workspace.pytest("-n", "2", "--concurrency", "4")
         assert outcome.code == pytest.ExitCode.TESTS_FAILED, outcome.text
         assert len(outcome.records) == 60
         states = {(record["state"], record["reason"]) for record in outcome.records}
         assert states == {("scored", None), ("excluded", "error")}
         assert server.count("answer") < 60
 
-        (spilled,) = re.findall(r"rubrics cache import (\S+)", outcome.text)
-        rows = [json.loads(line) for line in Path(spilled).read_text(encoding="utf-8").splitlines()]
+        spilled = [Path(name) for name in re.findall(r"rubrics cache import (\S+)", outcome.text)]
+        assert len(spilled) == 2  # one of each worker
+        rows = [json.loads(line) for path in spilled for line in path.read_text(encoding="utf-8").splitlines()]
         assert any(isinstance(row["value"], dict) and row["value"].get("content") for row in rows)
 
-        before = {kind: server.count(kind) for kind in ("answer", "judge")}
         with workspace.wired(workspace.plan(cache_mode="offline")) as wiring:
-            assert wiring.store.import_spilled(Path(spilled)) > 0
+            for path in spilled:
+                assert wiring.store.import_spilled(path) > 0
+                path.unlink()
         assert {grade.state for grade in workspace.grades()} == {"scored"}
-        assert {kind: server.count(kind) for kind in before} == {"answer": 60, "judge": 60}, before
+        assert (server.count("answer"), server.count("judge")) == (60, 60)
 
 
 def test_the_times_in_records_are_those_of_the_calls(workspace: Workspace) -> None:
