@@ -264,7 +264,8 @@ def test_the_public_hubs_are_asked_by_default() -> None:
 def test_full_loads_what_was_downloaded(server: HubServer, tmp_path: Path) -> None:
     at_huggingface(server)
     spec = shipped("one_million_bench").spec
-    spec = spec.model_copy(update={"sources": spec.sources.model_copy(update={"hub": hub_of()})})
+    sources = spec.sources.model_copy(update={"hub": hub_of()})
+    spec = spec.model_copy(update={"sources": sources, "values": None})
     benchmark = Benchmark("own", BenchmarkFolder("own", tmp_path), spec)
     loaded = Source("full", tmp_path / "data").load(benchmark)
     assert [task.key for task in loaded.tasks] == ["101", "102"]
