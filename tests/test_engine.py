@@ -111,6 +111,8 @@ class TestScores:
             assert [one.cached[part] + other.cached[part] for part in ("answer", "judge")] == [1, 1]
 
     def test_repeats_are_answers_of_their_own(self, alone: Workspace, server: Provider) -> None:
+        (entry,) = alone.plan(repeats="3").benchmarks.values()
+        assert list(entry.cases) == [f"local-global_law-t000{suffix}" for suffix in ("", "-r2", "-r3")]
         grades = alone.grades(repeats="3")
         assert [grade.repeat for grade in grades] == [1, 2, 3]
         assert (server.count("answer"), server.count("judge")) == (3, 3)

@@ -54,7 +54,8 @@ class StructuredOutput:
                 await store.wait(self._row)
                 continue
             try:
-                return await self._find_out(schema, send)
+                if self._known() is None:  # another may have found out between our look and our claim
+                    return await self._find_out(schema, send)
             finally:
                 if alone:
                     await asyncio.shield(store.release(self._row))
