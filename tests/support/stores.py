@@ -48,7 +48,7 @@ def line(process: subprocess.Popen[str]) -> str:
 
 def finish(process: subprocess.Popen[str]) -> list[str]:
     """Wait for the end of a process; the lines that it said."""
-    output, _ = process.communicate(timeout=120)
+    output = _rest(process)
     assert process.returncode == 0
     return output.splitlines()
 
@@ -56,8 +56,19 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 def kill(process: subprocess.Popen[str]) -> list[str]:
     """Kill a process as ``kill -9`` does; the lines that it had said, without a torn last one."""
     process.kill()
-    output, _ = process.communicate(timeout=120)
+    output = _rest(process)
     return output.splitlines() if output.endswith("\n") else output.splitlines()[:-1]
+
+
+def _rest(process: subprocess.Popen[str]) -> str:
+    """What a process still says until its end; `communicate` would leave out what `line` has already buffered."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    output = process.stdout.read()
+    process.stdout.close()
+    process.wait(timeout=120)
+    return output
 
 
 def opened(directory: Path, warn: Callable[[str], None] | None = None) -> ReplyStore:
