@@ -124,6 +124,22 @@ class TestOneProcess:
 
         asyncio.run(main())
 
+    def test_nobody_is_woken_before_the_key_can_be_claimed(self, store: ReplyStore, directory: Path) -> None:
+        """The row of a claim is gone from the file a moment before its process has done with the key."""
+
+        async def main() -> None:
+            assert await store.claim("key")
+            waiter = asyncio.create_task(store.wait("key"))
+            with closing(sqlite3.connect(directory / "cache.db")) as database, database:
+                assert database.execute("DELETE FROM Cache WHERE key = 'claim:key'").rowcount == 1
+            await asyncio.sleep(0.2)
+            assert not waiter.done()
+            await store.release("key")
+            await soon(waiter)
+            assert await store.claim("key")
+
+        asyncio.run(main())
+
     def test_a_reply_whose_caller_was_cancelled_is_stored_all_the_same(self, store: ReplyStore) -> None:
         async def main() -> None:
             assert await store.claim("key")

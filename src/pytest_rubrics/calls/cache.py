@@ -79,7 +79,7 @@ class ReplyStore:
                 "Choose a folder on a local disk that this user can write, with --cache-dir."
             ) from error
         self._reader = Reader(self._database)
-        self._watcher = Watcher(self._database, self._owners)
+        self._watcher = Watcher(self._database, self._owners, self._claimed)
         self._writer = Writer(self._database, self._renew_claims)
 
     def _enter(self) -> Owners:

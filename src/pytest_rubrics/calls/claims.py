@@ -12,7 +12,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,11 +108,19 @@ class Owners:
 
 
 class Watcher:
-    """Waits for claims to go, with one thread for all waiters, and none while nobody waits."""
+    """Waits for claims to go, with one thread for all waiters, and none while nobody waits.
 
-    def __init__(self, database: Database, owners: Owners) -> None:
+    Args:
+        database: Where the claims are.
+        owners: Who lives.
+        held: Keys that this process holds or is about to hold. A claim leaves the file a moment before it leaves
+            them, and whoever was woken in between could not claim.
+    """
+
+    def __init__(self, database: Database, owners: Owners, held: Container[str]) -> None:
         self._database = database
         self._owners = owners
+        self._held = held
         self._guard = threading.Lock()
         self._waiters: dict[asyncio.Future[None], str] = {}
         self._thread: threading.Thread | None = None
@@ -171,8 +179,10 @@ class Watcher:
                 if now >= knock_at:
                     claims = {key: claim for key, claim in claims.items() if self._owners.is_alive(claim)}
                     knock_at = now + KNOCK_EVERY
-                _wake(future for future, key in waiters.items() if key not in claims)
-                seen, known = version, set(waiters)
+                gone = {future for future, key in waiters.items() if key not in claims}
+                still_held = {future for future in gone if waiters[future] in self._held}
+                _wake(gone - still_held)
+                seen, known = version, waiters.keys() - still_held
             self._closing.wait(LOOK_EVERY)
         return False
 
