@@ -94,7 +94,7 @@ def ask(config: EndpointConfig, form: Mapping[str, Any] | None) -> Reply:
     )
     assert isinstance(request.address, str)
     key = config.api_key.resolve() if config.api_key else None
-    return asyncio.run(send(request, api_base=request.address, api_key=key, headers={}, timeout=60))
+    return asyncio.run(send(request, api_base=request.address, api_key=key, headers={}, timeout=60)).reply
 
 
 def check(server: Provider, config: EndpointConfig) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
@@ -191,3 +191,21 @@ def test_the_error_code_is_in_the_text() -> None:
 def test_an_exception_without_text_is_named() -> None:
     found = classify(ConnectionResetError())
     assert (str(found), found.transient) == ("ConnectionResetError", True)
+
+
+@pytest.mark.parametrize("status", [200, 429])
+def test_the_headers_of_a_response_are_handed_on_in_lower_case(status: int) -> None:
+    with Provider(rate=(1, 60)) as server:
+        request = Request(model="openai/model", address=server.url, messages=[{"role": "user", "content": "q"}])
+
+        async def ask() -> Mapping[str, str]:
+            return (await send(request, api_base=server.url, api_key="key", headers={}, timeout=30)).headers
+
+        headers = in_loop(ask)
+        if status == 429:
+            with pytest.raises(ProviderError) as caught:
+                in_loop(ask)
+            headers = caught.value.headers
+            assert 0 < float(headers["retry-after-ms"]) <= 60_000
+    assert headers["x-ratelimit-limit-requests"] == "1"
+    assert headers["x-ratelimit-remaining-requests"] == "0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import re
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 Reason = Literal[
@@ -43,6 +44,7 @@ class ProviderError(Exception):
         reason: Reason code if this was the last try.
         transient: Whether the same request may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
+        headers: Headers of the response, names in lower case.
         rate_limited: Whether the provider asked to slow down.
         filtered: Whether the provider's content filter refused; that is an answer, not an error.
         malformed: Whether it was a response of status 200 without a message: paid for, and no answer.
@@ -56,6 +58,7 @@ class ProviderError(Exception):
         reason: Reason = "transport",
         transient: bool = False,
         retry_after: float | None = None,
+        headers: Mapping[str, str] | None = None,
         filtered: bool = False,
         malformed: bool = False,
     ) -> None:
@@ -64,6 +67,7 @@ class ProviderError(Exception):
         self.reason: Reason = reason
         self.transient = transient
         self.retry_after = retry_after
+        self.headers: Mapping[str, str] = headers or {}
         self.filtered = filtered
         self.malformed = malformed
 
@@ -109,7 +113,8 @@ def classify(error: Exception) -> ProviderError:
         return ProviderError(text, status=status, reason="context_length")
     if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
         return ProviderError(text, status=status, reason="bad_request")
-    return ProviderError(text, status=status, transient=True, retry_after=_retry_after(error))
+    headers = _headers(error)
+    return ProviderError(text, status=status, transient=True, retry_after=_retry_after(headers), headers=headers)
 
 
 # What LiteLLM puts behind some messages.
@@ -124,10 +129,14 @@ def _text_of(error: Exception) -> str:
     return f"{text} ({code})" if isinstance(code, str) and code not in text else text
 
 
-def _retry_after(error: Exception) -> float | None:
+def _headers(error: Exception) -> dict[str, str]:
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
     if not headers:
         headers = getattr(error, "litellm_response_headers", None) or {}
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

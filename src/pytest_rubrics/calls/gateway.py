@@ -231,13 +231,14 @@ class Gateway:
 
         wire = await endpoint.wire()
         try:
-            return await send(
+            received = await send(
                 request,
                 api_base=wire.api_base,
                 api_key=wire.api_key,
                 headers=wire.headers,
                 timeout=endpoint.timeout,
             )
+            return received.reply
         except ProviderError as error:
             if error.filtered:
                 return Reply(finish_reason="content_filter", at=time.time())

@@ -11,13 +11,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_rubrics.calls.errors import ProviderError, classify
 from pytest_rubrics.calls.reply import Alternatives, Reply, Usage
 from pytest_rubrics.calls.request import Request
 
 LEAST_LOGPROB = -9.2  # of an alternative that is kept: natural logarithm of 1 in 10,000
+
+
+class Received(NamedTuple):
+    """What one try brought.
+
+    Attributes:
+        reply: The reply, without its cost and run.
+        headers: Headers of the response, names in lower case; they say how much the provider still permits.
+    """
+
+    reply: Reply
+    headers: Mapping[str, str]
 
 
 @cache
@@ -57,7 +69,7 @@ async def send(
     api_key: str | None,
     headers: Mapping[str, str],
     timeout: float,  # noqa: ASYNC109
-) -> Reply:
+) -> Received:
     """Ask once.
 
     Args:
@@ -66,9 +78,6 @@ async def send(
         api_key: Key for the wire, or None where LiteLLM finds its own.
         headers: Extra HTTP headers.
         timeout: Seconds for the whole call; the HTTP client's own limits hold for single reads only.
-
-    Returns:
-        The reply, without its cost and run.
 
     Raises:
         ProviderError: The try failed.
@@ -86,7 +95,7 @@ async def send(
         raise
     except Exception as error:
         raise classify(error) from error
-    return _read(response, seconds=time.perf_counter() - started)
+    return Received(_read(response, seconds=time.perf_counter() - started), _headers(response))
 
 
 def _arguments(
@@ -109,6 +118,14 @@ def _arguments(
     }
     arguments.update({name: value for name, value in optional.items() if value is not None})
     return arguments
+
+
+def _headers(response: Any) -> dict[str, str]:
+    """The provider's own headers, which LiteLLM hands on with a prefix."""
+    hidden = getattr(response, "_hidden_params", None) or {}
+    prefix = "llm_provider-"
+    headers = hidden.get("additional_headers") or {}
+    return {name.removeprefix(prefix).lower(): str(value) for name, value in headers.items() if prefix in name}
 
 
 def _read(response: Any, seconds: float) -> Reply:
