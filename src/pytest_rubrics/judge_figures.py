@@ -33,21 +33,25 @@ class _Unit(NamedTuple):
 
 def judge_figures(results: Sequence[TaskResult]) -> dict[str, Any]:
     """``panel`` and ``probabilities`` of one benchmark x model x judge; each is None where there is none."""
-    units = [
+    return {"panel": panel_figures(results), "probabilities": _probabilities(results, _units(results))}
+
+
+def _units(results: Sequence[TaskResult]) -> list[_Unit]:
+    return [
         _Unit(vote, figures, result.facts.cluster or result.id)
         for result in results
         for figures in result.graded
         for vote in figures.votes
     ]
-    return {"panel": _panel(results, units), "probabilities": _probabilities(results, units)}
 
 
-def _panel(results: Sequence[TaskResult], units: Sequence[_Unit]) -> dict[str, Any] | None:
+def panel_figures(results: Sequence[TaskResult]) -> dict[str, Any] | None:
     """How far the members agree, overall, by tag and by subset, and what each alone would have said.
 
     A failed answer counts 0 under every member. ``variance`` splits the variance of the members' scores into tasks,
-    answers and judge.
+    answers and judge. None where there are not two members.
     """
+    units = _units(results)
     names = list(dict.fromkeys(name for unit in units for name in unit.vote.members))
     if len(names) < 2:
         return None

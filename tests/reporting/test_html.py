@@ -43,6 +43,18 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
+def by_two_judges(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two runs: the same answers of four models, two each, judged by two judges."""
+    root = tmp_path_factory.mktemp("runs")
+    models = ("alpha", "beta", "gamma", "a-model-with-quite-a-long-name-2026-10-01")
+    folders = [
+        write_run(root / judge, tasks=12, models=models, repeats=2, judge=judge, seed=n)
+        for n, judge in enumerate(("ann", "bob"))
+    ]
+    return build(*folders, into=root / "both")
+
+
+@pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Hostile texts in every field, killed before it was done."""
     folder = tmp_path_factory.mktemp("runs") / "hostile"
@@ -221,6 +233,26 @@ class TestInABrowser:
             text = shown.inner_text("main")
             assert "Tasks that crossed the pass mark" in text
             assert shown.locator("main table >> nth=1").locator("tbody tr").count() > 0
+            assert wrong == []
+
+    @pytest.mark.parametrize("width", [390, 900, 1440])
+    def test_four_models_by_two_judges(self, chrome: Browser, by_two_judges: str, width: int) -> None:
+        settings = {"viewport": {"width": width, "height": 900}}
+        with tab(chrome, by_two_judges, **settings) as (shown, wrong):
+            assert shown.evaluate("document.documentElement.scrollWidth") == width
+            assert shown.locator("table.models").first.locator("tbody tr").count() == 8
+            # The six pairs of models under each judge, and the two judges of each model.
+            assert shown.locator("table.pairs tbody tr").count() == 16
+            assert shown.get_by_role("heading", name="Agreement of the judges").count() == 1
+            shown.click("nav a >> nth=1")
+            shown.click("table.tasks tbody a")
+            shown.wait_for_selector(".criteria")
+            assert shown.evaluate("document.documentElement.scrollWidth") == width
+            assert shown.locator("table.grades tbody tr").count() == 8
+            assert shown.locator("table.grades thead th").all_inner_texts() == ["Model", "Repeat 1", "Repeat 2"]
+            badges = shown.locator(".criterion >> nth=0").locator(".justification .badge").all_inner_texts()
+            assert [text.split()[1] for text in badges] == ["ann", "bob"]
+            assert accessibility_faults(shown) == []
             assert wrong == []
 
     def test_texts_in_files_open_from_disk(

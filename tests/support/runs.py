@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_rubrics.grades import Grade
+from pytest_rubrics.grades import Grade, State
 from pytest_rubrics.rebuilding import open_run, rebuild_summary
 from pytest_rubrics.records import RunWriter
 from pytest_rubrics.tasks import Criterion, Task
@@ -31,7 +31,7 @@ HOSTILE = [
     "${window.hacked=6} {{constructor.constructor('window.hacked=7')()}}",
     "\ud800 lone surrogate \uffff",
 ]
-_FATES = ((0.03, ("excluded", "judge_malformed")), (0.03, ("failed", "empty")), (1.0, ("scored", None)))
+_DOUBT = 0.15  # how often a judge marks a criterion otherwise than another one
 _ENGLISH = (
     "The court held that the clause is void, because the notice was given after the period had run out. "
     "The client should therefore file the claim within thirty days and keep the original documents. "
@@ -114,15 +114,17 @@ def _grades(
 def _grade(
     task: Task, number: int, model: str, judge: str, repeat: int, skill: float, kind: Kind, chance: random.Random
 ) -> Grade:
-    state, reason = next(fate for limit, fate in _FATES if chance.random() < limit)
-    skill *= 0.5 + 0.6 * chance.random()
-    hits = {c.id: chance.random() < (skill if c.weight > 0 else 0.15) for c in task.criteria}
+    own = random.Random(f"{task.id} {model} {repeat}")  # of the answer: two judges read the same one
+    state, reason = _fate(own, chance)
+    skill *= 0.5 + 0.6 * own.random()
+    hits = {c.id: own.random() < (skill if c.weight > 0 else 0.15) for c in task.criteria}
+    hits = {id_: hit != (chance.random() < _DOUBT) for id_, hit in hits.items()}
     possible = sum(c.weight for c in task.criteria if c.weight > 0)
     score = min(1.0, max(0.0, sum(c.weight for c in task.criteria if hits[c.id]) / possible))
     reasons = {"zh": "答案明确指出了这一点。", "en": "The answer names it in its second paragraph."}
     justification = _pick(kind, number + 3, reasons[task.language])
     answer = _pick(kind, number + 5, "")
-    answer = answer * 3 if answer else _answer(task, number, kind.paragraphs, chance)
+    answer = answer * 3 if answer else _answer(task, number, kind.paragraphs, own)
     return Grade(
         benchmark=BENCHMARK,
         task_id=task.id,
@@ -132,7 +134,7 @@ def _grade(
         track="vanilla",
         judge=judge,
         repeat=repeat,
-        state=state,  # type: ignore[arg-type]
+        state=state,
         reason=reason,
         error=_pick(kind, number + 7, "the judge's reply had 3 of 12 criteria") if state == "excluded" else None,
         finish_reason="stop",
@@ -157,6 +159,12 @@ def _grade(
         seconds={"answer": 31.5, "judge": 8.25},
         finished_at="2026-11-30T12:00:00Z",
     )
+
+
+def _fate(own: random.Random, chance: random.Random) -> tuple[State, str | None]:
+    if own.random() < 0.03:
+        return "failed", "empty"
+    return ("excluded", "judge_malformed") if chance.random() < 0.03 else ("scored", None)
 
 
 def _answer(task: Task, number: int, paragraphs: int, chance: random.Random) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-ROW = 30  # height of a row in a chart of intervals
+ROW = 24  # height of a row in a chart of intervals
+WIDTH = 480  # in pixels; the page scales a chart to its column
+_TEXT = 13  # size of the labels in pixels, as in the page's style
+_NAME = 30  # characters of a name
 _DOT, _END = 5, 0.01  # radii: an interval has no dots at its ends
 COLORS = 8  # of the page
 _SERIES = re.compile(r"series serie-(\d+)")
@@ -21,15 +25,15 @@ class Row(NamedTuple):
 
     Attributes:
         name: What it is the mean of.
-        value: The mean.
+        value: The mean; None for a heading above other rows.
         low, high: Ends of its interval; None where there is none.
         color: Number of its colour.
     """
 
     name: str
-    value: float
-    low: float | None
-    high: float | None
+    value: float | None
+    low: float | None = None
+    high: float | None = None
     color: int = 0
 
 
@@ -43,7 +47,7 @@ def interval_chart(rows: Sequence[Row], *, clip: bool) -> str:
         xrange=(low, high),
         range=(-len(rows) + 1 - spare * 4, spare * 4),
         x_labels=[round(low + (high - low) * n / 5, 3) for n in range(6)],
-        y_labels=[{"value": -n, "label": _plain(row.name)} for n, row in enumerate(rows)],
+        y_labels=[{"value": -n, "label": _short(row.name)} for n, row in enumerate(rows)],
         dots_size=4,
         margin_left=10,
         show_x_guides=True,
@@ -51,6 +55,8 @@ def interval_chart(rows: Sequence[Row], *, clip: bool) -> str:
         truncate_label=-1,
     )
     for n, row in enumerate(rows):
+        if row.value is None:
+            continue
         span = [row.value] if row.low is None or row.high is None else [row.low, row.value, row.high]
         label = f"{_plain(row.name)}: {row.value:.3f}" + (
             "" if len(span) == 1 else f" ({row.low:.3f} – {row.high:.3f})"
@@ -58,7 +64,8 @@ def interval_chart(rows: Sequence[Row], *, clip: bool) -> str:
         radii = [_DOT] if len(span) == 1 else [_END, _DOT, _END]
         points = [{"value": (x, -n), "label": label, "node": {"r": r}} for x, r in zip(span, radii, strict=True)]
         chart.add("", points)
-    return _svg(chart, [row.color for row in rows])
+    headings = {_short(row.name) for row in rows if row.value is None}
+    return _svg(chart, [row.color for row in rows if row.value is not None], headings)
 
 
 def score_chart(scores: Sequence[float], pass_at: float | None) -> str:
@@ -76,7 +83,7 @@ def score_chart(scores: Sequence[float], pass_at: float | None) -> str:
     bars = [(count, low + n * width, low + (n + 1) * width) for n, count in enumerate(counts)]
     mark = high + 1 if pass_at is None else pass_at
     chart = _pygal().Histogram(
-        **_settings(height=220, kind="bars"),
+        **_settings(height=170, kind="bars"),
         range=(0, max(counts, default=0) or 1),
         xrange=(low, high),
         x_labels=[round(low + (high - low) * n / 5, 3) for n in range(6)],
@@ -100,14 +107,16 @@ class Point(NamedTuple):
 def cost_chart(points: Sequence[Point]) -> str:
     """Cost of a task against quality, a dot for each model."""
     most = max(point.cost for point in points) or 1.0
-    lowest, highest = min([0.0, *(p.score for p in points)]), max([1.0, *(p.score for p in points)])
+    scores = [point.score for point in points]
+    lowest, highest = math.floor(10 * min(scores) - 0.5) / 10, math.ceil(10 * max(scores) + 0.5) / 10
     chart = _pygal().XY(
         **_settings(height=280),
         stroke=False,
         dots_size=7,
         xrange=(0, most * 1.15),
         range=(lowest, highest),
-        y_labels=[round(lowest + (highest - lowest) * n / 5, 3) for n in range(6)],
+        x_labels=_ticks(most),
+        y_labels=[round(lowest + (highest - lowest) * n / 4, 3) for n in range(5)],
         x_value_formatter=lambda value: f"${value:.3g}",
         show_x_guides=True,
     )
@@ -128,7 +137,8 @@ def _pygal() -> ModuleType:
 
 def _settings(height: int, kind: str = "dots") -> dict[str, Any]:
     return {
-        "width": 760,
+        "style": _pygal().style.Style(label_font_size=_TEXT, major_label_font_size=_TEXT),
+        "width": WIDTH,
         "height": height,
         "margin": 8,
         "js": [],
@@ -148,7 +158,18 @@ def _whole_ticks(most: int) -> list[int]:
     return list(range(0, most + 1, step))
 
 
-def _svg(chart: Any, colors: Sequence[int]) -> str:
+def _ticks(most: float) -> list[float]:
+    """Round numbers from 0, at most six.
+
+    >>> _ticks(0.019)
+    [0.0, 0.005, 0.01, 0.015]
+    """
+    size = 10.0 ** math.floor(math.log10(most / 5))
+    step = next(size * n for n in (1, 2, 5, 10) if most / (size * n) <= 5)
+    return [round(step * n, 12) for n in range(int(most / step + 1e-9) + 1)]
+
+
+def _svg(chart: Any, colors: Sequence[int], headings: Collection[str] = ()) -> str:
     """Only the drawing, with a colour for each series.
 
     What the library's script would show at the pointer becomes the browser's own hint.
@@ -162,6 +183,8 @@ def _svg(chart: Any, colors: Sequence[int]) -> str:
                 parent.remove(child)
             elif child.tag == "desc":
                 child.tag = "title"
+            elif child.tag == "text" and child.text in headings:
+                child.set("class", "heading")
     root.attrib.pop("id", None)
     return str(_pygal().etree.etree.tostring(root, encoding="unicode"))
 
@@ -173,3 +196,13 @@ def _is_furniture(element: Any) -> bool:
 
 def _plain(name: str) -> str:
     return _NO_XML.sub("\ufffd", name)
+
+
+def _short(name: str) -> str:
+    """A name for an axis; both ends tell more than the middle.
+
+    >>> _short("a-model-of-a-provider-with-a-name-2026-10-01")
+    'a-model-of-a-pr…ame-2026-10-01'
+    """
+    plain = _plain(name)
+    return plain if len(plain) <= _NAME else f"{plain[: _NAME // 2]}…{plain[1 - _NAME // 2 :]}"

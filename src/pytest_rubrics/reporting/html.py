@@ -23,6 +23,7 @@ from typing import Any
 from pytest_rubrics import __version__
 from pytest_rubrics.records import Run
 from pytest_rubrics.redaction import redact
+from pytest_rubrics.reporting.conclusions import conclusions
 from pytest_rubrics.reporting.raw_replies import raw_replies
 from pytest_rubrics.reporting.report_data import ColumnName, Page, task_row
 from pytest_rubrics.reporting.rich_text import shortened, to_html, visible
@@ -55,7 +56,9 @@ def write_html(page: Page, folder: Path) -> Path:
         file.write(head)
         blocks = _Blocks(file if inside else None, folder / DATA_FOLDER)
         index = _write_texts(page, blocks)
+        said = {name: [row._asdict() for row in conclusions(page, name)] for name in page.benchmarks}
         plain = {"version": __version__, "blocks": blocks.count, "inside": inside, **page.to_plain(), **index}
+        plain["conclusions"] = said
         file.write(_data_block("data", plain))
         file.write(tail)
     partial.replace(path)

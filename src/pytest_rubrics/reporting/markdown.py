@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_rubrics.rebuilding import count_selected
+from pytest_rubrics.reporting.conclusions import conclusions
 from pytest_rubrics.reporting.report_data import ColumnName, Page, RunView
 from pytest_rubrics.reporting.rich_text import visible
 from pytest_rubrics.reporting.table import percent, score, usd
@@ -85,9 +86,10 @@ def _notes(view: RunView) -> Iterator[str]:
 
 
 def _tables(page: Page) -> Iterator[str]:
-    for benchmark in dict.fromkeys(name.benchmark for name in page.columns):
+    for benchmark in page.benchmarks:
         columns = [name for name in page.columns if name.benchmark == benchmark]
         yield f"### {escape(benchmark)}"
+        yield "\n".join(f"- {escape(row.text['en'], 1000)}" for row in conclusions(page, benchmark))
         yield _headline(page, columns)
         yield from _differences(page, benchmark)
         yield from _reasons(page, columns)

@@ -13,6 +13,7 @@ from pytest_rubrics.grades import Grade
 from pytest_rubrics.rebuilding import count_selected, missing_grades, task_from_record
 from pytest_rubrics.records import Run
 from pytest_rubrics.reporting import charts
+from pytest_rubrics.reporting.joint_panels import joint_panels
 from pytest_rubrics.sources import SAMPLE
 from pytest_rubrics.statistics.comparison import compare, mcnemar
 from pytest_rubrics.task_results import TaskResult
@@ -71,10 +72,16 @@ class Page:
 
     @cached_property
     def columns(self) -> list[ColumnName]:
-        """What is measured, benchmark by benchmark."""
+        """What is measured, benchmark by benchmark and model by model."""
         found = [ColumnName(number, *name) for number, view in enumerate(self.views) for name in view.evidence.parts]
-        order = list(dict.fromkeys(name.benchmark for name in found))
-        return sorted(found, key=lambda name: order.index(name.benchmark))
+        order = list(dict.fromkeys((name.benchmark, name.model) for name in found))
+        benchmarks = list(dict.fromkeys(name.benchmark for name in found))
+        return sorted(found, key=lambda name: (benchmarks.index(name.benchmark), order.index(name[1:3])))
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        """The benchmarks that have grades."""
+        return list(dict.fromkeys(name.benchmark for name in self.columns))
 
     @cached_property
     def tasks(self) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -107,13 +114,17 @@ class Page:
             *(subset for subset in present if subset not in known),
         ]
 
+    @cached_property
+    def joint_panels(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """How far judges of several runs agree, by benchmark and model."""
+        return joint_panels([(view.run, view.evidence) for view in self.views])
+
     def to_plain(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
-        benchmarks = list(dict.fromkeys(name.benchmark for name in self.columns))
         return {
             "runs": [_run(view) for view in self.views],
             "columns": [self._column(name) for name in self.columns],
-            "benchmarks": {name: self._benchmark(name) for name in benchmarks},
+            "benchmarks": {name: self._benchmark(name) for name in self.benchmarks},
             "pairs": self.pairs,
         }
 
@@ -125,16 +136,21 @@ class Page:
             "run": name.run,
             "repeats": repeats and {key: value for key, value in repeats.items() if key != "by_task"},
             "label": self.label(name),
+            "qualifiers": self.qualifiers(name),
         }
 
     def label(self, name: ColumnName) -> str:
         """Short name of a column: what tells it from the others."""
-        words = [name.model]
+        return " · ".join([name.model, *self.qualifiers(name)])
+
+    def qualifiers(self, name: ColumnName) -> list[str]:
+        """Judge and run of a column, where the model alone does not tell it from the others."""
+        words = []
         if len({column.judge for column in self.columns}) > 1:
             words.append(name.judge)
-        if len(self.views) > 1:
+        if len({column[1:] for column in self.columns}) < len(self.columns):
             words.append(self.views[name.run].name)
-        return " · ".join(words)
+        return words
 
     def _benchmark(self, benchmark: str) -> dict[str, Any]:
         entry = next(e for view in self.views if (e := view.run.manifest["benchmarks"].get(benchmark)))
@@ -144,6 +160,7 @@ class Page:
             **{key: entry["scoring"].get(key) for key in ("metric", "clip", "pass_at")},
             "subsets": self.subsets(benchmark),
             "charts": self._charts(benchmark, columns),
+            "joint_panels": {model: panel for (name, model), panel in self.joint_panels.items() if name == benchmark},
         }
 
     def _charts(self, benchmark: str, columns: Sequence[tuple[int, ColumnName]]) -> dict[str, Any]:
@@ -179,19 +196,24 @@ class Page:
 
     @cached_property
     def pairs(self) -> list[dict[str, Any]]:
-        """Differences of columns of one benchmark, task by task, in each track."""
+        """Differences of columns of one benchmark, task by task, in each track.
+
+        Two columns in which both model and judge differ are no pair: the difference would be nobody's.
+        """
         found = [
             (a, b)
             for a, first in enumerate(self.columns)
             for b, second in enumerate(self.columns)
             if a < b and first.benchmark == second.benchmark
+            if first.model == second.model or first.judge == second.judge
         ]
         if len(found) > MOST_PAIRS:
             heads = {name.benchmark: n for n, name in reversed(list(enumerate(self.columns)))}
             found = [(a, b) for a, b in found if a in heads.values()]
-        return [{"a": a, "b": b, "slices": self._differences(self.columns[a], self.columns[b])} for a, b in found]
+        return [{"a": a, "b": b, "slices": self.differences(self.columns[a], self.columns[b])} for a, b in found]
 
-    def _differences(self, first: ColumnName, second: ColumnName) -> list[dict[str, Any]]:
+    def differences(self, first: ColumnName, second: ColumnName) -> list[dict[str, Any]]:
+        """Second minus first, task by task, in each track."""
         after = {result.id: result for result in self.results(second)}
         shared = [(r, after[r.id]) for r in self.results(first) if r.id in after]
         bounds = (0.0, 1.0) if self.scoring(first.benchmark)["clip"] else None
@@ -262,11 +284,14 @@ def _row(name: str, mean: Mapping[str, Any], color: int) -> charts.Row:
 
 
 def _titled(subsets: Mapping[str, Sequence[charts.Row]]) -> Iterator[charts.Row]:
-    """All rows of the subsets; the subset's name stands at the first of each."""
+    """All rows of the subsets, below the name of each; it is the row's own where there is only one."""
+    several = any(len(rows) > 1 for rows in subsets.values())
     for subset, rows in subsets.items():
-        for n, row in enumerate(rows):
-            name = subset if len(rows) == 1 else (f"{subset} · {row.name}" if n == 0 else row.name)
-            yield row._replace(name=name)
+        if several:
+            yield charts.Row(subset, None)
+            yield from rows
+        else:
+            yield from (row._replace(name=subset) for row in rows)
 
 
 def _subset_place(views: Sequence[RunView], record: Mapping[str, Any]) -> int:

@@ -79,6 +79,8 @@ const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / va
 const swatch = (column) => h("span", { class: `swatch color-${column % 8}`, "aria-hidden": "true" });
 const labelOf = (column) => DATA.columns[column].label;
 const named = (column) => [swatch(column), bdi(labelOf(column))];
+// The same at the head of a narrow column: judge and run stand below the model.
+const headed = (column) => [swatch(column), bdi(DATA.columns[column].model), DATA.columns[column].qualifiers.map((word) => h("span", { class: "below-name" }, bdi(word)))];
 const interval = (estimate, show) => (!estimate ? "" : estimate.ci95 ? `${show(estimate.ci95[0])} – ${show(estimate.ci95[1])}` : t("noInterval"));
 const columnsOf = (benchmark) => DATA.columns.map((column, n) => n).filter((n) => DATA.columns[n].benchmark === benchmark);
 
@@ -182,7 +184,7 @@ function overview() {
     ...DATA.runs.map(runHead),
     ...Object.entries(DATA.benchmarks).flatMap(([name, benchmark]) => [
       h("h1", { class: several ? "" : "only" }, bdi(benchmark.title || name)),
-      headline(name, benchmark), slices(name, benchmark), tags(name), distribution(benchmark), costQuality(benchmark),
+      inShort(name), headline(name, benchmark), slices(name, benchmark), tags(name), distribution(benchmark), costQuality(benchmark),
       repeats(name), agreement(name), reasons(name), differences(name),
     ]),
   ];
@@ -215,47 +217,51 @@ function duration(seconds) {
   return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// Sentences that Python made of the same figures.
+function inShort(name) {
+  const said = DATA.conclusions[name];
+  const topics = [...new Set(said.map((one) => one.topic))];
+  return section(t("inShort"), null, h("dl", { class: "short" }, topics.map((topic) => h("div", {}, h("dt", {}, t("topic_" + topic)),
+    said.filter((one) => one.topic === topic).map((one) => h("dd", {}, bdi(one.text[language])))))));
+}
+
 function headline(name, benchmark) {
-  const rows = columnsOf(name).flatMap((n) => {
-    const column = DATA.columns[n];
-    const tracks = Object.entries(column.tracks);
-    return (tracks.length > 1 ? tracks : [["", column]]).map(([track, part]) => ({ n, column, track, part }));
-  });
-  const has = (get) => rows.some((row) => get(row));
-  const names = [
-    [t("model"), ({ n }) => named(n)],
-    has((r) => r.track) && [t("track"), ({ track }) => bdi(track)],
-    has((r) => r.column.track !== "vanilla") && [t("group"), ({ column }) => bdi(column.track)],
-  ];
-  const quality = [
-    [t("score"), ({ part }) => h("strong", {}, number(part.mean?.value)), "number"],
-    [t("interval"), ({ part }) => interval(part.mean, number), "number muted"],
-    has((r) => r.part.pass_rate) && [t("passRate"), ({ part }) => percent(part.pass_rate?.value), "number"],
-    has((r) => r.part.pass_rate) && [t("interval"), ({ part }) => interval(part.pass_rate, percent), "number muted"],
-    [t("coverage"), ({ part }) => percent(part.coverage), "number", ({ part }) => (part.coverage < 1 ? " warn" : "")],
-    has((r) => r.part.macro_mean) && [t("macro"), ({ part }) => number(part.macro_mean?.value), "number"],
-    has((r) => r.part.exclusion_bounds) && [t("bounds"), ({ part }) => part.exclusion_bounds ? part.exclusion_bounds.mean.map((x) => number(x)).join(" – ") : "", "number muted"],
-  ];
+  const columns = columnsOf(name);
+  const tracksOf = (n) => { const tracks = DATA.columns[n].tracks; return Object.keys(tracks).length > 1 ? tracks : { "": DATA.columns[n] }; };
+  const tracks = [...new Set(columns.flatMap((n) => Object.keys(tracksOf(n))))];
+  const has = (get) => columns.some((n) => Object.values(tracksOf(n)).some(get));
+  const best = (track, judge) => Math.max(...columns.filter((n) => DATA.columns[n].judge === judge).map((n) => tracksOf(n)[track]?.mean?.value ?? -Infinity));
+  const over = (track, word) => [track ? h("span", { class: "over" }, bdi(track)) : null, track ? " " : null, word];
+  const estimate = (found, show, strong) => (!found ? "–" : [h(strong ? "strong" : "span", {}, show(found.value)), h("span", { class: "small muted" }, interval(found, show))]);
+  const perTrack = (fields) => tracks.flatMap((track) => fields.map(([word, get, kind]) => ({
+    head: over(track, t(word)), kind: "number", show: (n) => { const part = tracksOf(n)[track]; return part ? get(part, track, n) : ""; }, warns: kind === "coverage" && ((n) => tracksOf(n)[track]?.coverage < 1),
+  })));
+  const whole = (word, get, warns) => ({ head: word, kind: "number", show: (n) => get(DATA.columns[n]), warns: warns && ((n) => warns(DATA.columns[n])) });
+  const draw = (title, fields) => table(title, [t("model"), ...fields.map(({ head, kind }) => ({ content: head, class: kind }))],
+    columns.map((n) => [{ content: headed(n) }, ...fields.map(({ show, kind, warns }) => ({ content: show(n), class: kind + (warns && warns(n) ? " warn" : "") }))]), { class: "models" });
+  const quality = perTrack([
+    ["score", (part, track, n) => estimate(part.mean, number, part.mean?.value === best(track, DATA.columns[n].judge))],
+    ...(has((part) => part.pass_rate) ? [["passRate", (part) => estimate(part.pass_rate, percent)]] : []),
+    ["coverage", (part) => percent(part.coverage), "coverage"],
+  ]);
+  const currencies = [...new Set(columns.flatMap((n) => Object.keys(DATA.columns[n].economic_value || {})))];
+  const rounded = (value) => Math.round(value).toLocaleString("en");
   const effort = [
-    [t("tasks"), ({ part }) => part.tasks, "number"],
-    [t("scored"), ({ part }) => part.scored, "number"],
-    [t("failed"), ({ part }) => part.failed, "number"],
-    [t("excluded"), ({ part }) => part.excluded, "number", ({ part }) => (part.excluded ? " warn" : "")],
-    has((r) => r.part.economic_value) && [t("value"), ({ part }) => Object.entries(part.economic_value || {}).map(([currency, v]) =>
-      h("div", {}, `${currency} ${Math.round(v.earned).toLocaleString("en")}`, h("span", { class: "muted" }, " / " + Math.round(v.possible).toLocaleString("en")))), "number"],
-    [t("tokens"), ({ part }) => compact(Object.values(part.tokens || {}).reduce((sum, one) => sum + one.input_tokens + one.output_tokens, 0)), "number"],
-    [t("costAnswer"), ({ part }) => usd(part.cost_usd?.answer), "number"],
-    [t("costJudge"), ({ part }) => usd(part.cost_usd?.judge), "number"],
-    [t("spent"), ({ part }) => usd(part.spent_usd), "number muted"],
-  ];
-  const draw = (title, fields) => {
-    const wanted = [...names, ...fields].filter(Boolean);
-    return table(title, wanted.map(([word, , kind]) => ({ content: word, class: kind })), rows.map((row) =>
-      wanted.map(([, get, kind, more]) => ({ content: get(row), class: (kind || "") + (more ? more(row) : "") }))));
-  };
+    columns.some((n) => DATA.columns[n].track !== "vanilla") && { head: t("group"), kind: "", show: (n) => bdi(DATA.columns[n].track) },
+    whole(t("tasks"), (part) => part.tasks), whole(t("scored"), (part) => part.scored), whole(t("failed"), (part) => part.failed),
+    whole(t("excluded"), (part) => part.excluded, (part) => part.excluded > 0),
+    ...currencies.map((currency) => whole([t("value"), " ", currency], (part) => { const found = part.economic_value?.[currency]; return found ? [rounded(found.earned), h("span", { class: "small muted" }, t("ofAll", { all: rounded(found.possible) }))] : "–"; })),
+    whole(t("tokens"), (part) => compact(Object.values(part.tokens || {}).reduce((sum, one) => sum + one.input_tokens + one.output_tokens, 0))),
+    whole(t("costAnswer"), (part) => usd(part.cost_usd?.answer)), whole(t("costJudge"), (part) => usd(part.cost_usd?.judge)), whole(t("spent"), (part) => usd(part.spent_usd)),
+  ].filter(Boolean);
+  const further = perTrack([
+    ...(has((part) => part.macro_mean) ? [["macro", (part) => estimate(part.macro_mean, number)]] : []),
+    ...(has((part) => part.exclusion_bounds) ? [["bounds", (part) => part.exclusion_bounds ? part.exclusion_bounds.mean.map((x) => number(x)).join(" – ") : ""]] : []),
+  ]);
   return section(t("models"), t("modelsHint"),
     h("div", { class: "grid" }, Object.entries(benchmark.charts.models).map(([track, svg]) => h("figure", {}, track ? h("figcaption", {}, bdi(track)) : null, chart(svg, t("models") + " " + track)))),
-    draw(t("models"), quality), h("h3", {}, t("effort")), draw(t("effort"), effort));
+    draw(t("models"), quality), h("h3", {}, t("effort")), draw(t("effort"), effort),
+    further.length ? h("details", {}, h("summary", {}, t("further")), draw(t("further"), further)) : null);
 }
 
 function slices(name, benchmark) {
@@ -266,7 +272,7 @@ function slices(name, benchmark) {
     const known = group === "" ? benchmark.subsets : [];
     const rows = [...new Set([...known, ...columns.flatMap((n) => Object.keys(of(n)))])];
     const [low, high] = benchmark.clip ? [0, 1] : range(columns.flatMap((n) => Object.values(of(n)).map((part) => part.mean?.value)));
-    return table(t("slices"), [t(group === "" ? "subset" : "group"), ...columns.map((n) => ({ content: named(n) }))],
+    return table(t("slices"), [t(group === "" ? "subset" : "group"), ...columns.map((n) => ({ content: headed(n) }))],
       rows.map((row) => [bdi(row), ...columns.map((n) => {
         const part = of(n)[row];
         const value = part?.mean?.value;
@@ -297,7 +303,7 @@ function tags(name) {
   const columns = columnsOf(name);
   const rows = [...new Set(columns.flatMap((n) => Object.keys(DATA.columns[n].tags || {})))];
   if (!rows.length) return null;
-  return section(t("tags"), t("tagsHint"), table(t("tags"), [t("tag"), ...columns.map((n) => ({ content: named(n) }))],
+  return section(t("tags"), t("tagsHint"), table(t("tags"), [t("tag"), ...columns.map((n) => ({ content: headed(n) }))],
     rows.map((row) => [bdi(row), ...columns.map((n) => {
       const tag = DATA.columns[n].tags[row];
       const value = tag?.score?.value;
@@ -334,21 +340,22 @@ function repeats(name) {
 }
 
 function agreement(name) {
-  const columns = columnsOf(name).filter((n) => DATA.columns[n].panel);
-  if (!columns.length) return null;
-  const shown = (estimate, show) => ({ content: estimate ? [h("strong", {}, show(estimate.value)), " ", h("span", { class: "muted" }, estimate.ci95 ? `(${interval(estimate, show)})` : "")] : "–", class: "number" });
+  const found = [
+    ...columnsOf(name).filter((n) => DATA.columns[n].panel).map((n) => ({ n, panel: DATA.columns[n].panel, title: named(n) })),
+    ...Object.entries(DATA.benchmarks[name].joint_panels).map(([model, panel]) => ({ n: columnsOf(name).find((n) => DATA.columns[n].model === model), panel, title: [bdi(model), h("span", { class: "muted" }, " ", t("jointAnswers", { n: panel.answers }))] })),
+  ];
+  if (!found.length) return null;
+  const shown = (estimate, show) => ({ content: estimate ? [h("strong", {}, show(estimate.value)), h("span", { class: "small muted" }, estimate.ci95 ? interval(estimate, show) : "")] : "–", class: "number" });
   const numbers = (titles) => titles.map((content) => ({ content, class: "number" }));
-  return section(t("agreement"), t("agreementHint"), columns.map((n) => {
-    const { members, agreement: all, contested } = DATA.columns[n].panel;
-    return [h("h3", {}, named(n)),
-      table(t("agreement"), [t("judge"), ...numbers([t("score"), t("passRate"), t("leniency")])],
-        Object.entries(members).map(([judge, one]) => [bdi(judge), shown(one.mean, number), shown(one.pass_rate, percent), shown(one.leniency, percent)])),
-      table(t("agreement"), [t("judges"), ...numbers([t("sameVerdict"), "κ / α"])], [
-        [t("allJudges"), shown(all.unanimous, percent), shown(all.krippendorff_alpha, number)],
-        ...all.pairs.map((pair) => [bdi(pair.members.join(" · ")), shown(pair.agreement, percent), shown(pair.cohen_kappa, number)])]),
-      contested.length ? h("details", {}, h("summary", {}, t("contested")), table(t("contested"), [t("key"), t("criteria"), ...numbers([t("weight"), t("hitShare")])],
-        contested.map((row) => { const task = TASKS.find((one) => one.id === row.task_id && one.benchmark === name); return [task ? h("a", { href: taskLink(task, `?column=${n}`) }, bdi(row.key)) : bdi(row.key), bdi(row.criterion), { content: weight(row.weight), class: "number" }, { content: percent(row.hit_share, 0), class: "number" }]; }))) : null];
-  }));
+  return section(t("agreement"), t("agreementHint"), h("div", { class: "grid" }, found.map(({ n, panel: { members, agreement: all, contested }, title }) => h("div", {},
+    h("h3", {}, title),
+    table(t("agreement"), [t("judge"), ...numbers([t("score"), t("passRate"), t("leniency")])],
+      Object.entries(members).map(([judge, one]) => [bdi(judge), shown(one.mean, number), shown(one.pass_rate, percent), shown(one.leniency, percent)])),
+    table(t("agreement"), [t("judges"), ...numbers([t("sameVerdict"), "κ / α"])], [
+      [t("allJudges"), shown(all.unanimous, percent), shown(all.krippendorff_alpha, number)],
+      ...(all.pairs.length > 1 ? all.pairs : []).map((pair) => [bdi(pair.members.join(" · ")), shown(pair.agreement, percent), shown(pair.cohen_kappa, number)])]),
+    contested.length ? h("details", {}, h("summary", {}, t("contested")), table(t("contested"), [t("key"), t("criteria"), ...numbers([t("weight"), t("hitShare")])],
+      contested.map((row) => { const task = TASKS.find((one) => one.id === row.task_id && one.benchmark === name); return [task ? h("a", { href: taskLink(task, `?column=${n}`) }, bdi(row.key)) : bdi(row.key), bdi(row.criterion), { content: weight(row.weight), class: "number" }, { content: percent(row.hit_share, 0), class: "number" }]; }))) : null))));
 }
 
 // Nested figures of any shape, as a list.
@@ -361,7 +368,7 @@ function reasons(name) {
   const columns = columnsOf(name);
   const rows = [...new Set(columns.flatMap((n) => Object.keys(DATA.columns[n].reasons || {})))];
   if (!rows.length) return section(t("reasons"), null, h("p", {}, t("none")));
-  return section(t("reasons"), t("reasonsHint"), table(t("reasons"), [t("reason"), ...columns.map((n) => ({ content: named(n), class: "number" }))],
+  return section(t("reasons"), t("reasonsHint"), table(t("reasons"), [t("reason"), ...columns.map((n) => ({ content: headed(n), class: "number" }))],
     rows.map((row) => {
       const [state, reason] = [row.slice(0, row.indexOf(": ")), row.slice(row.indexOf(": ") + 2)];
       return [{ content: [h("span", { class: `badge ${state}` }, h("span", { "aria-hidden": "true" }, SIGNS[state] + " "), t("state_" + state)), " ", bdi(reason)] },
@@ -377,23 +384,29 @@ function reasons(name) {
 function differences(name) {
   const pairs = DATA.pairs.filter((pair) => DATA.columns[pair.a].benchmark === name);
   if (!pairs.length) return null;
-  return section(t("pairs"), t("pairsHint"), differenceTable(pairs, true));
+  const tracks = [...new Set(pairs.flatMap((pair) => pair.slices.map((slice) => slice.track)))];
+  return section(t("pairs"), t("pairsHint"), table(t("pairs"), [t("second"), t("first"), ...tracks.map((track) => ({ content: track ? bdi(track) : t("difference"), class: "number" })), unseen(t("open"))],
+    pairs.map((pair) => [{ content: headed(pair.b) }, { content: headed(pair.a) }, ...tracks.map((track) => differenceCell(pair.slices.find((slice) => slice.track === track))),
+      h("a", { href: `#/compare?a=${pair.a}&b=${pair.b}` }, t("open"), unseen(` ${labelOf(pair.b)}, ${labelOf(pair.a)}`))]), { class: "pairs" }));
 }
 
-function differenceTable(pairs, linked) {
-  const rows = pairs.flatMap((pair) => pair.slices.map((slice) => ({ pair, slice })));
-  const hasTrack = rows.some((row) => row.slice.track);
-  const hasPasses = rows.some((row) => row.slice.passes);
-  return table(t("pairs"), [t("second"), t("first"), ...(hasTrack ? [t("track")] : []), ...[t("difference"), t("interval"), t("p"), t("better"), t("worse"), t("same"),
-    ...(hasPasses ? [t("gained"), t("lost")] : []), t("sharedTasks")].map((content) => ({ content, class: "number" })), ...(linked ? [unseen(t("open"))] : [])],
-  rows.map(({ pair, slice }) => [
-    { content: named(pair.b) }, { content: named(pair.a) }, ...(hasTrack ? [bdi(slice.track)] : []),
-    { content: h("strong", {}, signed(slice.value)), class: "number" }, { content: slice.ci95 ? `${signed(slice.ci95[0])} – ${signed(slice.ci95[1])}` : t("noInterval"), class: "number muted" },
-    { content: slice.p === null ? "–" : slice.p < 0.001 ? "< 0.001" : slice.p.toFixed(3), class: "number" },
-    { content: slice.better, class: "number" }, { content: slice.worse, class: "number" }, { content: slice.same, class: "number" },
-    ...(hasPasses ? [{ content: slice.passes?.gained ?? "–", class: "number" }, { content: slice.passes?.lost ?? "–", class: "number" }] : []),
-    { content: slice.tasks, class: "number" },
-    ...(linked ? [h("a", { href: `#/compare?a=${pair.a}&b=${pair.b}` }, t("open"), unseen(` ${labelOf(pair.b)}, ${labelOf(pair.a)}`))] : []),
+const pText = (p) => (p === null ? "" : p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
+
+function differenceCell(slice) {
+  if (!slice || slice.value === null) return { content: "–", class: "number" };
+  const told = slice.p !== null && slice.p < 0.05;
+  return { class: "number", content: [h(told ? "strong" : "span", { class: told ? "" : "muted" }, signed(slice.value)),
+    h("span", { class: "small muted" }, slice.ci95 ? `${signed(slice.ci95[0])} – ${signed(slice.ci95[1])}, ${pText(slice.p)}` : t("noInterval"))] };
+}
+
+function differenceTable(pair) {
+  const hasTrack = pair.slices.some((slice) => slice.track);
+  const hasPasses = pair.slices.some((slice) => slice.passes);
+  const words = [t("difference"), t("interval"), t("p"), t("better"), t("worse"), t("same"), ...(hasPasses ? [t("gained"), t("lost")] : []), t("sharedTasks")];
+  return table(t("pairs"), [hasTrack ? t("track") : "", ...words.map((content) => ({ content, class: "number" }))], pair.slices.map((slice) => [
+    hasTrack ? bdi(slice.track) : t("allTasks"),
+    ...[h("strong", {}, signed(slice.value)), slice.ci95 ? `${signed(slice.ci95[0])} – ${signed(slice.ci95[1])}` : t("noInterval"), pText(slice.p).replace("p = ", "").replace("p ", "") || "–",
+      slice.better, slice.worse, slice.same, ...(hasPasses ? [slice.passes?.gained ?? "–", slice.passes?.lost ?? "–"] : []), slice.tasks].map((content) => ({ content, class: "number" })),
   ]));
 }
 
@@ -409,9 +422,9 @@ function comparePage(query) {
   const flips = both.filter(({ x, y }) => (x.score >= mark) !== (y.score >= mark));
   const rows = mark === null ? both.filter(({ x, y }) => x.score !== y.score).slice(0, 50) : flips;
   return [h("h1", {}, t("compare")), h("p", {}, h("label", { class: "inline" }, t("pairs"), " ", select)),
-    section(t("pairs"), t("pairsHint"), differenceTable([chosen], false)),
+    section(t("pairs"), t("pairsHint"), h("p", { class: "legend" }, h("span", {}, named(b)), "−", h("span", {}, named(a))), differenceTable(chosen)),
     section(t(mark === null ? "changed" : "flips"), null, rows.length ? table(t("flips"),
-      [t("key"), t("subset"), { content: named(a), class: "number" }, { content: named(b), class: "number" }, { content: t("difference"), class: "number" }, t("prompt")],
+      [t("key"), t("subset"), { content: headed(a), class: "number" }, { content: headed(b), class: "number" }, { content: t("difference"), class: "number" }, t("prompt")],
       rows.map(({ task, x, y }) => [h("a", { href: taskLink(task, `?column=${b}`) }, bdi(task.key)), bdi(task.subset), scoreCell(task, a), scoreCell(task, b),
         { content: h("strong", {}, signed(y.score - x.score)), class: "number" }, { content: bdi(task.title), class: "prompt" }])) : h("p", {}, t("flipsNone"))),
   ];
@@ -508,7 +521,7 @@ function tasksPage(query) {
       const next = active && direction !== "down" ? "down" : "up";
       return { class: one_.number ? "number" : "", "aria-sort": active ? (direction === "down" ? "descending" : "ascending") : null,
         content: h("button", { type: "button", class: "sort", title: t("sortBy", { name: one_.title }), onclick: () => { change("sort", `${one_.id}.${next}`); box.querySelectorAll("button.sort")[fields.indexOf(one_)]?.focus(); } },
-          one_.swatch === undefined ? null : swatch(one_.swatch), bdi(one_.title), h("span", { "aria-hidden": "true" }, active ? (direction === "down" ? " ↓" : " ↑") : "")) };
+          one_.swatch === undefined ? bdi(one_.title) : headed(one_.swatch), h("span", { "aria-hidden": "true" }, active ? (direction === "down" ? " ↓" : " ↑") : "")) };
     });
     box.replaceChildren(found.length ? table(t("tasks"), head, found.slice(0, shown).map((task) => fields.map((one_) => one_.show(task))), { class: "tasks" }) : h("p", {}, t("nothing")));
     if (found.length > shown) box.append(h("button", { type: "button", class: "more", onclick: () => { shown += 500; draw(); } }, t("showMore", { n: Math.min(500, found.length - shown) })));
@@ -541,14 +554,16 @@ async function taskPage(benchmark, id, query) {
 
 const cutNote = (cut) => (cut ? h("p", { class: "hint" }, t("cut", { n: cut.toLocaleString("en") })) : null);
 
+// A row a model and judge, a column a repeat.
 function gradeTable(task, chosen) {
-  const several = task.grades.some((grade) => grade.repeat > 1);
-  return table(t("grades"), [t("model"), ...(several ? [t("repeat")] : []), t("state"), ...[t("score"), t("tokens"), t("cost"), t("time")].map((content) => ({ content, class: "number" }))],
-    task.grades.map((grade, n) => [
-      { class: n === chosen ? "chosen" : "", content: h("a", { href: taskLink(task, `?column=${grade.column}&repeat=${grade.repeat}`), "aria-current": n === chosen ? "true" : null }, named(grade.column)) },
-      ...(several ? [grade.repeat] : []), badge(grade), { content: h("strong", {}, number(grade.score)), class: "number" },
-      { content: compact(grade.tokens), class: "number" }, { content: usd(grade.cost), class: "number" }, { content: t("seconds", { n: grade.seconds }), class: "number" },
-    ]));
+  const columns = [...new Set(task.grades.map((grade) => grade.column))].sort((x, y) => x - y);
+  const repeats = [...new Set(task.grades.map((grade) => grade.repeat))].sort((x, y) => x - y);
+  const head = repeats.length > 1 ? repeats.map((repeat) => `${t("repeat")} ${repeat}`) : [t("score")];
+  return table(t("grades"), [t("model"), ...head], columns.map((column) => [{ content: named(column) }, ...repeats.map((repeat) => {
+    const n = task.grades.findIndex((grade) => grade.column === column && grade.repeat === repeat);
+    const grade = task.grades[n];
+    return !grade ? "" : { class: n === chosen ? "chosen" : "", content: [h("a", { href: taskLink(task, `?column=${column}&repeat=${repeat}`), "aria-current": n === chosen ? "true" : null }, number(grade.score), unseen(" " + labelOf(column))), " ", badge(grade)] };
+  })]), { class: "grades" });
 }
 
 function hitOf(verdict) {
@@ -570,10 +585,10 @@ function gradeView(task, grade, texts, own, all) {
   const found = new Map(texts.verdicts.map((verdict) => [String(verdict.id), verdict]));
   const criteria = own.criteria.map((criterion) => ({ criterion, verdict: found.get(String(criterion.id)), hit: hitOf(found.get(String(criterion.id))) }))
     .sort((x, y) => lost(y.criterion, y.hit) - lost(x.criterion, x.hit) || Math.abs(y.criterion.weight) - Math.abs(x.criterion.weight));
-  const others = task.grades.map((other, n) => ({ other, texts: all[n] })).filter(({ other }) => other !== grade && other.state === "scored");
+  const others = task.grades.map((other, n) => ({ other, texts: all[n], same: other !== grade && all[n].answer === texts.answer && other.repeat === grade.repeat })).filter(({ other }) => other.state === "scored");
   const missed = criteria.filter(({ criterion, hit }) => hit === null || lost(criterion, hit) > 0);
   const rest = criteria.filter((one) => !missed.includes(one));
-  const show = ({ criterion, verdict, hit }) => criterionView(criterion, verdict, hit, others);
+  const show = ({ criterion, verdict, hit }) => criterionView(criterion, verdict, hit, others, DATA.columns[grade.column].judge);
   return h("div", { class: "sides" },
     section(t("answer"), null, h("p", { class: "legend" }, h("span", {}, named(grade.column)), badge(grade), grade.truncated ? h("span", { class: "badge excluded" }, t("truncated")) : null),
       texts.error ? h("p", { class: "error", dir: "auto" }, bdi(texts.error)) : null,
@@ -585,20 +600,29 @@ function gradeView(task, grade, texts, own, all) {
     details(task, texts));
 }
 
-function criterionView(criterion, verdict, hit, others) {
+function criterionView(criterion, verdict, hit, others, judge) {
   const [kind, sign, word] = outcome(criterion, hit);
   const loss = lost(criterion, hit);
   return h("li", { class: `criterion ${kind}` },
     h("p", { class: "criterionhead" }, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, sign + " "), t(word), hit > 0 && hit < 1 ? ` ${percent(hit, 0)}` : ""),
       h("strong", { class: "weight" }, weight(criterion.weight)), h("span", { class: "muted" }, "[", bdi(criterion.id), "] ", bdi(criterion.tag)), loss ? h("span", { class: "lost" }, t("lostWeight", { n: Number(loss.toFixed(2)) })) : null),
     h("p", { dir: "auto" }, bdi(criterion.text)),
-    verdict ? h("p", { class: "justification", dir: "auto" }, verdict.justification ? [unseen(t("justification") + ": "), bdi(verdict.justification)] : t("noJustification")) : null,
+    verdict ? h("p", { class: "justification", dir: "auto" }, others.some(({ same }) => same) ? [h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, sign + " "), bdi(judge)), " "] : null, verdict.justification ? [unseen(t("justification") + ": "), bdi(verdict.justification)] : t("noJustification")) : null,
     verdict ? extras(criterion, verdict) : null,
-    others.length ? h("p", { class: "others" }, h("span", { class: "muted" }, t("others") + ": "), others.map(({ other, texts }) => {
-      const theirs = hitOf(texts.verdicts.find((one) => String(one.id) === String(criterion.id)));
-      const [otherKind, otherSign, otherWord] = outcome(criterion, theirs);
-      return h("span", { class: "other " + otherKind }, named(other.column), other.repeat > 1 ? ` #${other.repeat}` : "", " ", h("span", { "aria-hidden": "true" }, otherSign), unseen(" " + t(otherWord)));
-    })) : null);
+    others.filter(({ same }) => same).map(({ other, texts }) => secondOpinion(criterion, other, texts)),
+    others.length > 1 ? h("p", { class: "others" }, h("span", { class: "muted" }, t("others") + ": "), [...new Set(others.map(({ other }) => other.column))].sort((x, y) => x - y).map((column) =>
+      h("span", { class: "other" }, named(column), " ", others.filter(({ other }) => other.column === column).map(({ texts }) => {
+        const [otherKind, otherSign, otherWord] = outcome(criterion, hitOf(texts.verdicts.find((one) => String(one.id) === String(criterion.id))));
+        return [h("span", { class: "sign " + otherKind, "aria-hidden": "true" }, otherSign), unseen(" " + t(otherWord))];
+      })))) : null);
+}
+
+// What another judge said of the same answer.
+function secondOpinion(criterion, other, texts) {
+  const verdict = texts.verdicts.find((one) => String(one.id) === String(criterion.id));
+  const [kind, sign, word] = outcome(criterion, hitOf(verdict));
+  return h("p", { class: "justification", dir: "auto" }, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, sign + " "), bdi(DATA.columns[other.column].judge), unseen(" " + t(word))), " ",
+    verdict?.justification ? bdi(verdict.justification) : t("noJustification"));
 }
 
 // The votes of a panel, how sure the judge was, and whatever else stands in a verdict.
