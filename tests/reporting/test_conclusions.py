@@ -38,7 +38,7 @@ def test_a_model_is_ahead_only_if_it_can_be_told(tmp_path: Path) -> None:
         assert all(model in text for model in level)
     few = said(write_run(tmp_path / "few", tasks=6, models=("alpha", "beta")))
     assert all("no difference to" in text for text in few["who"])
-    assert "tasks are few" in few["trust"][0]
+    assert "so few tasks (3)" in few["trust"][0]
 
 
 def test_a_model_alone_has_its_mean_and_passes(tmp_path: Path) -> None:
@@ -73,5 +73,5 @@ def test_what_was_excluded_is_named_as_a_reason_for_doubt(tmp_path: Path) -> Non
 
 def test_a_run_without_a_grade_says_so(tmp_path: Path) -> None:
     found = said(write_run(tmp_path / "run", tasks=6, kind=Kind(unfinished=1.1)))
-    assert found["who"] == ["Nothing was scored."]
-    assert found["trust"] == ["0 of 12 grades were made, coverage 0.0%; 3 tasks are few: intervals are wide."]
+    assert found["who"] == ["Nothing was scored, most often because of excluded: interrupted."]
+    assert found["trust"] == ["0 of 12 grades were made, coverage 0.0%; with so few tasks (3) intervals are wide."]

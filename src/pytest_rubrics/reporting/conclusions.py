@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -31,12 +32,13 @@ _WORDS: dict[Language, dict[str, str]] = {
         "gap": "; it gains most over {second} on {tag}, {points} points",
         "coverage": "{made} of {all} grades were made, coverage {coverage}",
         "bounds": "; what is excluded could bring the mean of {first} to between {low} and {high}",
-        "few": "; {tasks} tasks are few: intervals are wide",
+        "few": "; with so few tasks ({tasks}) intervals are wide",
         "agree": "On the same answers the judges mark {share} of the criteria alike; Krippendorff's alpha {alpha}",
         "range": "{low} to {high}",
         "order": "All judges put the models in the same order",
         "disorder": "The judges do not put the models in the same order",
-        "none": "Nothing was scored",
+        "none": "Nothing was scored, most often because of {reason}",
+        "nothing": "Nothing was scored",
         "interval": "{value} ({low} to {high})",
         "corrected": "{p}, corrected for {n} pairs",
     },
@@ -61,7 +63,8 @@ _WORDS: dict[Language, dict[str, str]] = {
         "range": "{low} 至 {high}",
         "order": "各评审给出的模型排序相同",
         "disorder": "各评审给出的模型排序不同",
-        "none": "没有任何得分",
+        "none": "没有任何得分，最常见的原因是 {reason}",
+        "nothing": "没有任何得分",
         "interval": "{value}（{low} 至 {high}）",
         "corrected": "{p}，已按 {n} 对校正",
     },
@@ -115,7 +118,7 @@ class _Writer:
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Topic and text of each."""
         if not self._standings:
-            yield "who", self._words["none"]
+            yield "who", self._nothing()
         for standing in self._standings:
             yield "who", self._under(standing, self._who(standing), judged=True)
         for standing in self._standings:
@@ -124,6 +127,12 @@ class _Writer:
                     if text:
                         yield topic, self._under(standing, text)
         yield from (("trust", text) for text in self._trust())
+
+    def _nothing(self) -> str:
+        counts: Counter[str] = Counter()
+        for name in self._columns:
+            counts.update(self._page.part(name)["reasons"])
+        return self._say("none", reason=counts.most_common(1)[0][0]) if counts else self._words["nothing"]
 
     def _say(self, word: str, **values: object) -> str:
         return self._words[word].format(**values)

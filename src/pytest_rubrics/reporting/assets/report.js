@@ -301,7 +301,7 @@ function range(values) {
 
 function tags(name) {
   const columns = columnsOf(name);
-  const rows = [...new Set(columns.flatMap((n) => Object.keys(DATA.columns[n].tags || {})))];
+  const rows = [...new Set(columns.flatMap((n) => Object.keys(DATA.columns[n].tags || {}).filter((row) => DATA.columns[n].tags[row].score)))];
   if (!rows.length) return null;
   return section(t("tags"), t("tagsHint"), table(t("tags"), [t("tag"), ...columns.map((n) => ({ content: headed(n) }))],
     rows.map((row) => [bdi(row), ...columns.map((n) => {
@@ -383,7 +383,7 @@ function reasons(name) {
 
 function differences(name) {
   const pairs = DATA.pairs.filter((pair) => DATA.columns[pair.a].benchmark === name);
-  if (!pairs.length) return null;
+  if (!pairs.some((pair) => pair.slices.some((slice) => slice.value !== null))) return null;
   const tracks = [...new Set(pairs.flatMap((pair) => pair.slices.map((slice) => slice.track)))];
   return section(t("pairs"), t("pairsHint"), table(t("pairs"), [t("second"), t("first"), ...tracks.map((track) => ({ content: track ? bdi(track) : t("difference"), class: "number" })), unseen(t("open"))],
     pairs.map((pair) => [{ content: headed(pair.b) }, { content: headed(pair.a) }, ...tracks.map((track) => differenceCell(pair.slices.find((slice) => slice.track === track))),
