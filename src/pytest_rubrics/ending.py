@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from pytest_rubrics.gates import Decision, Gate
 from pytest_rubrics.rebuilding import gate_entry, gate_sentence
 from pytest_rubrics.recorder import Recorder
 from pytest_rubrics.reporting.files import write_reports_of
+from pytest_rubrics.reporting.report_data import RunView
 
 if TYPE_CHECKING:
     from pytest_rubrics.session import Session
@@ -32,8 +35,13 @@ def end_run(session: pytest.Session, state: Session) -> None:
         if obstacle is None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
-    state.report = write_reports_of(recorder.writer.folder, state.summary)
+    state.report = write_reports_of(recorder.writer.folder, partial(_view, recorder, state.summary))
     state.hidden = shorten_failures(session, recorder)
+
+
+def _view(recorder: Recorder, summary: Mapping[str, Any]) -> RunView:
+    run, evidence = recorder.outcome()
+    return RunView(run, summary, evidence)
 
 
 def _why_unreported(session: pytest.Session) -> tuple[str, str]:

@@ -50,6 +50,7 @@ class Engine:
     _awaited: int | None = None
     _feeding: asyncio.Task[None] | None = None
     _stopping: bool = False
+    _is_waiting: bool = False  # the look-ahead, for room
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _thread: threading.Thread | None = None
@@ -68,6 +69,9 @@ class Engine:
             tick: Called now and then while waiting.
             every: Seconds between two ticks.
         """
+        ready = self._take(index)
+        if ready is not None:
+            return ready
         waiting = asyncio.run_coroutine_threadsafe(self._hand_over(index), self._loop)
         while True:
             try:
@@ -76,6 +80,17 @@ class Engine:
                 if waiting.done():
                     raise
                 tick()
+
+    def _take(self, index: int) -> Grade | None:
+        """A grade that is ready: on a replay most are, and to ask the loop's thread would cost more than the grade."""
+        running = self._finished.get(index)
+        if running is None or running.task.cancelled() or running.task.exception():
+            return None
+        self._awaited = index
+        self._finished.pop(index, None)
+        if self._is_waiting:
+            self._loop.call_soon_threadsafe(self._changed.set)
+        return running.task.result()
 
     def wake(self) -> None:
         """Look again whether a job can start: a slot or a grade has been given back."""
@@ -131,7 +146,9 @@ class Engine:
         for index in self._order():
             while not (self._stopping or self._has_room(index)):
                 self._changed.clear()
+                self._is_waiting = True
                 await self._changed.wait()
+                self._is_waiting = False
             if self._stopping:
                 return
             if index not in self._begun and index not in self.held_back:
@@ -180,10 +197,10 @@ class Engine:
 
         Under xdist most grades belong to tests of other workers; alone, this happens behind a very slow first task.
         """
-        for index, running in self._finished.items():
+        for index, running in list(self._finished.items()):  # the tests' thread takes from it meanwhile
             task = running.task
             if index != self._awaited and not task.cancelled() and not task.exception() and task.result().metrics:
-                del self._finished[index]
+                self._finished.pop(index, None)
                 return
 
     async def _hand_over(self, index: int) -> Grade:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_rubrics.launching import start_engine, tick
+from pytest_rubrics.long_lived import long_lived
 from pytest_rubrics.options import add_options
 from pytest_rubrics.session import (
     SESSION,
@@ -76,7 +77,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     from pytest_rubrics.faults import FaultsError
 
     try:
-        plan = load_plan(session.config)
+        with long_lived():
+            plan = load_plan(session.config)
     except FaultsError as error:
         raise pytest.UsageError(fault_text(error)) from error
     if plan is None:
@@ -118,6 +120,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     case = case_of(item)
     if case is not None:
         item.extra_keyword_matches.update(case.task.topics)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Items stay to the end."""
+    if SESSION not in session.config.stash:
+        return (yield)
+    with long_lived():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
@@ -196,8 +207,7 @@ def grade(request: pytest.FixtureRequest) -> CheckedGrade:
     request.node.user_properties += _properties(made)
     if made.state == "excluded":
         pytest.fail(f"excluded ({made.reason}): {made.error}", pytrace=False)
-    entry = entry_for(request.config, request.node.path)
-    return CheckedGrade(made, case, entry.benchmark.scoring.pass_at)
+    return CheckedGrade(made, case, state.plan.benchmarks[case.task.benchmark].benchmark.scoring.pass_at)
 
 
 def _properties(grade: Grade) -> list[tuple[str, object]]:

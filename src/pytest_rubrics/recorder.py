@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,7 +16,7 @@ from pytest_rubrics.figures import Figures, figures_of
 from pytest_rubrics.gates import Decision
 from pytest_rubrics.grades import Grade, now
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
-from pytest_rubrics.records import RunWriter, read_run
+from pytest_rubrics.records import RESULTS, Run, RunWriter, StoredGrades, TaskRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,16 @@ class Recorder:
     figures: list[Figures] = field(default_factory=list)
     _problems: dict[str, tuple[str, str]] = field(default_factory=dict)
     _started_at: str = field(default_factory=now)
+    _manifest: Mapping[str, Any] = field(default_factory=dict)
+    _tasks: TaskRecords = field(default_factory=dict)
     _evidence: Evidence | None = None
 
     def select(self, selected: Mapping[str, Selected]) -> None:
         """Take the selection and begin the run folder."""
         self.selected = dict(selected)
         if self.selected:
-            self.writer.write_manifest(self._manifest(finished_at=None))
-            self.writer.write_tasks(item.case.task for item in self._tasks_once())
+            self._write_manifest(finished_at=None)
+            self._tasks = self.writer.write_tasks(item.case.task for item in self._tasks_once())
 
     def take(self, nodeid: str, record: Mapping[str, Any]) -> None:
         """Keep a grade until its item has finished: a rerun may still replace it."""
@@ -99,18 +102,25 @@ class Recorder:
     def close(self, decision: Mapping[str, Any] | None) -> dict[str, Any]:
         """Write manifest and summary, and return the summary."""
         self.writer.close()
-        self.writer.write_manifest(self._manifest(finished_at=now()))
+        self._write_manifest(finished_at=now())
         summary = {"schema": 1, "parts": self.summary(), "gate": decision}
         self.writer.write_summary(summary)
         return summary
 
     def summary(self) -> list[dict[str, Any]]:
         """Figures of everything in the run folder: a folder used twice holds earlier grades too."""
-        if not self.writer.had_results:
-            return list(self.evidence.parts.values())
-        from pytest_rubrics.rebuilding import evidence_of
+        return list(self.outcome()[1].parts.values())
 
-        return list(evidence_of(read_run(self.writer.folder)).parts.values())
+    def outcome(self) -> tuple[Run, Evidence]:
+        """What the run folder holds, and what it comes to; read again only where it holds earlier grades too."""
+        if self.writer.had_results:
+            from pytest_rubrics.rebuilding import evidence_of, open_run
+
+            run = open_run(self.writer.folder)
+            return run, evidence_of(run)
+        grades = StoredGrades(self.writer.folder / RESULTS, self.writer.offsets)
+        run = Run(self.writer.folder, self._manifest, self._tasks, self.figures, grades)
+        return run, self.evidence
 
     def decide(self) -> Decision | None:
         """What the gate says; None without one."""
@@ -122,7 +132,7 @@ class Recorder:
         """What this run came to, once every item has its line."""
         if self._evidence is None:
             tasks = {(task.benchmark, task.id): task for p in self.plan.benchmarks.values() for task in p.data.tasks}
-            self._evidence = Evidence(self._manifest(finished_at=None), tasks, self.figures)
+            self._evidence = Evidence(self._manifest, tasks, self.figures)
         return self._evidence
 
     def _write(self, nodeid: str, grade: Grade) -> None:
@@ -152,7 +162,7 @@ class Recorder:
     def _tasks_once(self) -> Sequence[Selected]:
         return list({(s.case.task.benchmark, s.case.task.id): s for s in self.selected.values()}.values())
 
-    def _manifest(self, finished_at: str | None) -> dict[str, Any]:
+    def _write_manifest(self, finished_at: str | None) -> None:
         from pytest_rubrics.config import settings_without_secrets
 
         plan, config = self.plan, self.plan.config
@@ -161,7 +171,7 @@ class Recorder:
             for name, value in asdict(config).items()
             if name not in {"run", "started_at"}
         }
-        return {
+        self._manifest = {
             "schema": 1,
             "run": config.run,
             "started_at": self._started_at,
@@ -173,6 +183,7 @@ class Recorder:
             "judge": {plan.judge.name: plan.judge.settings()},
             "benchmarks": {name: self._benchmark_entry(entry) for name, entry in plan.benchmarks.items()},
         }
+        self.writer.write_manifest(self._manifest)
 
     def _benchmark_entry(self, plan: BenchmarkPlan) -> dict[str, Any]:
         return {
@@ -188,6 +199,7 @@ class Recorder:
         }
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"pytest-rubrics": pytest_rubrics.__version__, "python": platform.python_version()}
     for name in ("pytest", "pytest-xdist", "litellm", "diskcache"):

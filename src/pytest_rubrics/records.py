@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from pytest_rubrics.faults import Fault, FaultsError
 from pytest_rubrics.figures import Figures, figures_of
@@ -28,11 +28,13 @@ class RunWriter:
     Attributes:
         folder: The run folder; made when the first file is written.
         had_results: Whether the folder holds grades of an earlier run.
+        offsets: Where the line of each appended grade begins.
     """
 
     folder: Path
     had_results: bool = False
-    _results: io.TextIOWrapper | None = None
+    offsets: list[int] = field(default_factory=list)
+    _results: io.BufferedWriter | None = None
 
     def __post_init__(self) -> None:
         self.had_results = (self.folder / RESULTS).exists()
@@ -53,17 +55,20 @@ class RunWriter:
         replace_text(path, redact(text))
         return path
 
-    def write_tasks(self, tasks: Iterable[Task]) -> None:
-        """Write ``tasks.jsonl``; tasks of an earlier run in the same folder stay."""
-        lines = {_task_line_id(row): row for row in _read_lines(self.folder / TASKS)}
-        lines.update({_task_line_id(row): row for row in map(task_record, tasks)})
-        replace_text(self.folder / TASKS, "".join(_dump(redact_json(row)) + "\n" for row in lines.values()))
+    def write_tasks(self, tasks: Iterable[Task]) -> TaskRecords:
+        """Write ``tasks.jsonl``, and return what stands there; tasks of an earlier run in the same folder stay."""
+        rows = [*_read_lines(self.folder / TASKS), *map(task_record, tasks)]
+        records = {_task_line_id(row): redact_json(row) for row in rows}
+        replace_text(self.folder / TASKS, "".join(_dump(record) + "\n" for record in records.values()))
+        return records
 
     def append(self, grade: Grade) -> None:
         """Append one grade to ``results.jsonl`` and flush."""
         if self._results is None:
             self._results = _open_for_append(self.folder / RESULTS)
-        self._results.write(_dump(redact_json(grade.to_record())) + "\n")
+        line = _dump(redact_json(grade.to_record())) + "\n"
+        self.offsets.append(self._results.tell())
+        self._results.write(line.encode("utf-8", "backslashreplace"))
         self._results.flush()
 
     def close(self) -> None:
@@ -114,6 +119,10 @@ class StoredGrades(Sequence[Grade]):
         return grade
 
 
+TaskRecords: TypeAlias = Mapping[tuple[str, str], Mapping[str, Any]]
+"""Records of tasks by (benchmark, task id)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run folder, read.
@@ -121,7 +130,7 @@ class Run:
     Attributes:
         folder: Where it is.
         manifest: What was run.
-        tasks: Records of tasks by (benchmark, task id).
+        tasks: Its tasks.
         figures: Numbers of the last grade of every id, in the order of their first appearance.
         grades: The same grades with answers and justifications, read anew from the file whenever they are asked for.
         broken_lines: Lines of ``results.jsonl`` that could not be read, such as one cut off by a kill.
@@ -129,7 +138,7 @@ class Run:
 
     folder: Path
     manifest: Mapping[str, Any]
-    tasks: Mapping[tuple[str, str], Mapping[str, Any]]
+    tasks: TaskRecords
     figures: list[Figures]
     grades: StoredGrades
     broken_lines: int = 0
@@ -191,13 +200,13 @@ def replace_text(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _open_for_append(path: Path) -> io.TextIOWrapper:
+def _open_for_append(path: Path) -> io.BufferedWriter:
     """Open for appending; a line that a kill cut off is ended first, so that the next one stands alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     cut_off = path.exists() and not _ends_in_newline(path)
-    file = path.open("a", encoding="utf-8", errors="backslashreplace", newline="\n")
+    file = path.open("ab")
     if cut_off:
-        file.write("\n")
+        file.write(b"\n")
     return file
 
 

@@ -6,7 +6,8 @@ import base64
 import json
 import os
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -51,6 +52,7 @@ def register_secret(value: str) -> None:
         _registered |= {value}
 
 
+@lru_cache(maxsize=1024)
 def is_credential_name(name: str) -> bool:
     """Whether a header or an environment variable of this name holds a credential.
 
@@ -71,16 +73,16 @@ def redact(text: str) -> str:
 
 def redact_json(value: Any) -> Any:
     """Copy nested data with every text in it redacted, keys too."""
-    return _walk(value, _pattern())
+    return _walk(value, partial(_pattern().sub, MASK))
 
 
-def _walk(value: Any, pattern: re.Pattern[str]) -> Any:
+def _walk(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return pattern.sub(MASK, value)
+        return clean(value) if len(value) >= _MIN_LENGTH else value
     if isinstance(value, dict):
-        return {_walk(key, pattern): _walk(item, pattern) for key, item in value.items()}
+        return {_walk(key, clean): _walk(item, clean) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_walk(item, pattern) for item in value]
+        return [_walk(item, clean) for item in value]
     return value
 
 

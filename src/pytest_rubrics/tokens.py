@@ -18,11 +18,13 @@ _SENTENCES = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|(?<=\n)")
 
 
 def exceeds(text: str, limit: int) -> bool:
-    """Whether a text has more tokens than a limit.
+    """Whether a text has more tokens than a limit."""
+    return may_exceed(text, limit) and count_tokens(text) > limit
 
-    A token of a byte-level encoder is at least one byte, so most texts need no encoder.
-    """
-    return len(text.encode("utf-8", "surrogatepass")) > limit and count_tokens(text) > limit
+
+def may_exceed(text: str, limit: int) -> bool:
+    """Whether it takes an encoder to tell: a token of a byte-level one is at least one byte."""
+    return len(text.encode("utf-8", "surrogatepass")) > limit
 
 
 def count_tokens(text: str) -> int:

@@ -141,6 +141,7 @@ class Provider:
         self._requests: list[Recorded] = []
         self._arrival = threading.Condition()
         self._in_flight = 0
+        self._last_reply = 0.0
         self._errors: list[Exception] = []
         self._thread = threading.Thread(target=self._run, name="provider", daemon=True)
         self._started: Future[str] = Future()
@@ -249,6 +250,7 @@ class Provider:
             response = Reply(500, openai_error(f"the test server failed: {error!r}")).response()
         finally:
             self._in_flight -= 1
+            self._last_reply = time.monotonic()
         record.status = response.status
         return response
 
@@ -330,7 +332,10 @@ class Provider:
 
     def _health(self) -> Reply:
         counts = {kind: self.count(kind) for kind in ("answer", "judge", "other")}
-        return Reply(200, {**counts, "max_in_flight": self.max_in_flight, "cpu_seconds": time.process_time()})
+        first = min((request.at for request in self.requests), default=self._last_reply)
+        span = max(0.0, self._last_reply - first)  # from the first request to the last reply
+        figures = {"max_in_flight": self.max_in_flight, "cpu_seconds": time.process_time(), "span_seconds": span}
+        return Reply(200, {**counts, **figures})
 
 
 class _RefusedError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,18 +40,25 @@ class Request:
     repeat: int = 1
     seat: str | None = None
     attempt: int = 1
+    _digests: dict[str, str] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def key(self) -> str:
         """SHA-256 over the canonical JSON of the request; 64 hex digits."""
-        return _digest({**self._question(), "attempt": self.attempt})
+        return self._once("key", lambda: {**self._question(), "attempt": self.attempt})
 
     def question_key(self) -> str:
         """The key without the attempt: what all asks of one question share."""
-        return _digest(self._question())
+        return self._once("question", self._question)
 
     def again(self, attempt: int, messages: Sequence[Message] | None = None) -> Request:
         """The same request as another attempt, perhaps with a note of what was wrong."""
         return replace(self, attempt=attempt, messages=self.messages if messages is None else messages)
+
+    def _once(self, name: str, value: Callable[[], Mapping[str, Any]]) -> str:
+        # A judge's request is tens of kilobytes long, and its key is asked for several times.
+        if name not in self._digests:
+            self._digests[name] = _digest(value())
+        return self._digests[name]
 
     def _question(self) -> dict[str, Any]:
         return {

@@ -80,7 +80,9 @@ class RubricJudge:
         return self._judgement(await asyncio.gather(*work))
 
     async def _chunks(self, answer: str) -> list[str]:
-        if not await asyncio.to_thread(tokens.exceeds, answer, self.context_limit):
+        # A thread costs more than the look that suffices for most answers.
+        fits = not tokens.may_exceed(answer, self.context_limit)
+        if fits or not await asyncio.to_thread(tokens.exceeds, answer, self.context_limit):
             return [answer]
         return await asyncio.to_thread(tokens.split, answer, self.single.chunk_size)
 

@@ -9,39 +9,14 @@ the text is in doubt, and takes linear time.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias, Union
 
-Json: TypeAlias = Union[bool, int, float, str, "list[Json]", "Object", None]
+from pytest_rubrics.judging.json_reply import CLOSERS, INVISIBLE, MAX_DEPTH, Found, Json, Object
 
-
-class Object(tuple[tuple[str, Json], ...]):
-    """A JSON object as its pairs in written order, so that a repeated key is seen."""
-
-    __slots__ = ()
-
-
-@dataclass(slots=True)
-class Found:
-    """What stands in a text.
-
-    Attributes:
-        values: The values, in order; for a broken one, a list of the objects inside it that are whole.
-        doubt: A short excerpt from where the text is broken or ambiguous and bears on what is looked for, or None.
-    """
-
-    values: list[Json] = field(default_factory=list)
-    doubt: str | None = None
-
-
-INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-_MAX_DEPTH = 32  # no reply that we ask for is nested deeper,
-_MAX_BROKEN = 500  # or has so many brackets that lead to nothing
+_MAX_BROKEN = 500  # brackets that lead to nothing; no reply that we ask for has as many
 
 # Loops are possessive, and short where they may overlap, so that no text makes the patterns slow.
 _BLANK = rf"[\s{INVISIBLE}]*+"
@@ -49,11 +24,9 @@ _COMMENT = r"(?://[^\n]{0,200}+(?=\n|\Z)|#[^\n]{0,200}+(?=\n|\Z)|/\*(?s:(?!\*/).
 _GAP = rf"{_BLANK}(?:{_COMMENT}{_BLANK}){{0,8}}+"
 _COLON = rf"{_GAP}[:：]"
 
-# Each opening quote with those that may close it. A quote of another kind inside is text.
-_CLOSERS = dict(zip("\"“”＂'‘’＇「`", ('"', "“”", "“”", "＂", "'", "‘’", "‘’", "＇", "」", "`"), strict=True))
-_QUOTES = "".join(_CLOSERS)
-_QUOTED = "(?:" + "|".join(rf"{quote}(?:[^{end}\\\n]|\\.){{0,200}}+[{end}]" for quote, end in _CLOSERS.items()) + ")"
-_STOPS = {end: re.compile(rf"\\.|[{end}]", re.DOTALL) for end in _CLOSERS.values()}
+_QUOTES = "".join(CLOSERS)
+_QUOTED = "(?:" + "|".join(rf"{quote}(?:[^{end}\\\n]|\\.){{0,200}}+[{end}]" for quote, end in CLOSERS.items()) + ")"
+_STOPS = {end: re.compile(rf"\\.|[{end}]", re.DOTALL) for end in CLOSERS.values()}
 _BARE = r"[\w$](?:[\w$.\-]| (?=[\w$])){0,60}+"
 _WORD = re.compile(rf"[^\s,，:：{{}}\[\]｛｝［］{_QUOTES}#/][^,，:：{{}}\[\]｛｝［］\"“”＂\n#/]*+")
 _WORD_IN_ARRAY = re.compile(r"[\w.+\-]++")
@@ -91,7 +64,6 @@ _LANDMARK = re.compile(
 )
 _QUOTATION = re.compile(r"[\"“'‘＂＇「『]\Z|(?:\A|\n)[ \t]*>[ \t]*\Z")
 _CUT_OBJECT = re.compile(rf"[{{｛]{_BLANK}(?:[{_QUOTES}]\w{{0,40}}+[{_QUOTES}]?{_BLANK})?\Z")
-_FENCE = re.compile(r"(`{3,}|~{3,})[^\n`]{0,40}\n")
 
 
 # What follows the closing quote of a string; any other quote is part of it.
@@ -111,62 +83,6 @@ _END_IN_OBJECT = {
     for nested in (False, True)
     for bare in (False, True)
 }
-
-
-def find(text: str, matters: Callable[[str], bool]) -> Found:
-    """Read every JSON value in a reply.
-
-    Reasoning blocks do not count: what stands between ``<think>`` and ``</think>``, before an orphan closing tag, or
-    after an opening one that is never closed. Tags inside a JSON string are text.
-
-    Args:
-        text: The reply.
-        matters: Whether a key is one of those looked for. Broken or quoted JSON without such a key is prose.
-
-    Returns:
-        The values found, and whether the text leaves it in doubt what was meant.
-    """
-    text = _unwrap(text)
-    whole = parse(text)
-    return _Scanner(text, matters).run() if whole is None else Found([whole])
-
-
-def parse(text: str) -> Json:
-    """Return the value of strict JSON; None where the text is none, or nested too deeply."""
-    try:
-        value: Json = json.loads(text, object_pairs_hook=Object)
-    except (ValueError, RecursionError):
-        return None
-    return None if _exceeds(_MAX_DEPTH, value) else value
-
-
-def _exceeds(depth: int, value: Json) -> bool:
-    members = value if isinstance(value, list) else [member for _, member in value] if isinstance(value, Object) else []
-    return depth < 0 or any(_exceeds(depth - 1, member) for member in members)
-
-
-def _unwrap(text: str) -> str:
-    """Take off what encloses the whole reply: fences, quotes, one level of escaping each time."""
-    for _ in range(4):
-        text = text.strip().strip(INVISIBLE).strip()
-        if (fence := _FENCE.match(text)) and text.endswith(fence[1]):
-            text = text[fence.end() : -len(fence[1])]
-        elif len(text) > 1 and text[-1] in _CLOSERS.get(text[0], ""):
-            text = _unescape_all(text[1:-1]) or text[1:-1]
-        elif text[:1] in ("[", "{") and '\\"' in text:
-            text = _unescape_all(text) or text
-        else:
-            break
-    return text
-
-
-def _unescape_all(text: str) -> str | None:
-    """The text of which this is the inside of a JSON string, or None where it holds a bare quote."""
-    try:
-        unescaped: str = json.loads(f'"{text}"', strict=False)
-    except ValueError:
-        return None
-    return unescaped
 
 
 def _unescape(raw: str) -> str:
@@ -196,7 +112,7 @@ class _BrokenError(Exception):
     """The text at the reader's position is no JSON, however loosely read."""
 
 
-class _Scanner:
+class Scanner:
     """Walks once over a text, from one landmark in the prose to the next."""
 
     def __init__(self, text: str, matters: Callable[[str], bool]) -> None:
@@ -210,6 +126,7 @@ class _Scanner:
         self.endless: set[tuple[str, re.Pattern[str]]] = set()  # strings whose end was sought in vain
 
     def run(self) -> Found:
+        """Walk to the end of the text."""
         while landmark := _LANDMARK.search(self.text, self.position):
             self.position = landmark.end()
             if self.broken > _MAX_BROKEN:
@@ -253,7 +170,7 @@ class _Scanner:
 
     def _value(self, depth: int, string_end: re.Pattern[str]) -> Json:
         opening = self.text[self.position : self.position + 1]
-        if opening in _CLOSERS:
+        if opening in CLOSERS:
             return self._string(string_end)
         if opening in ("[", "［"):
             return self._array(depth)
@@ -267,7 +184,7 @@ class _Scanner:
 
     def _enter(self, depth: int) -> None:
         self.position += 1
-        if depth >= _MAX_DEPTH:
+        if depth >= MAX_DEPTH:
             raise _BrokenError
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
@@ -318,7 +235,7 @@ class _Scanner:
     def _string(self, string_end: re.Pattern[str]) -> str:
         """Read up to the first quote behind which the object or array goes on."""
         start = self.position + 1
-        closers = _CLOSERS[self.text[self.position]]
+        closers = CLOSERS[self.text[self.position]]
         self.position = start
         if (closers, string_end) in self.endless:
             raise _BrokenError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pytest_rubrics.characters import whole_characters
 from pytest_rubrics.judging import vocabulary as words
-from pytest_rubrics.judging.loose_json import Json, Object, find, parse
+from pytest_rubrics.judging.json_reply import Json, Object, find, parse
 
 
 class MalformedReplyError(ValueError):
@@ -178,7 +178,7 @@ def _parts(value: Json, ids: _Ids) -> list[_Part]:
     if any(key in ids and _marks(member) for key, member in value):
         others = [member for key, member in value if key not in ids]
         return [_keyed_part(value, ids), *(part for member in others for part in _parts(member, ids))]
-    nested = [part for _, member in value for part in _parts(member, ids)]
+    nested = [part for _, member in value if isinstance(member, (list, Object)) for part in _parts(member, ids)]
     named = _scalars(value, words.ID_KEYS | words.VAGUE_ID_KEYS)
     is_wrapper = nested and not any(name in ids for name in named)
     if is_wrapper or not named or not _scalars(value, words.STATUS_KEYS):

@@ -6,7 +6,7 @@ import functools
 import re
 import unicodedata
 
-from pytest_rubrics.judging.loose_json import INVISIBLE, Json
+from pytest_rubrics.judging.json_reply import INVISIBLE, Json
 
 
 def _words(*lines: str) -> frozenset[str]:
@@ -105,14 +105,23 @@ def id_form(raw: Json) -> str | None:
         raw = int(raw)
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         return None
-    plain = _fold(str(raw))
+    return _text_form(str(raw))
+
+
+@functools.lru_cache(maxsize=4096)
+def _text_form(text: str) -> str:
+    plain = _fold(text)
     if len(plain) < 60 and (numbered := _NUMBERED.fullmatch(plain)):
         return numbered["number"].lstrip("0") or "0"
     return _SEPARATORS.sub("-", plain)
 
 
 def _word(status: Json) -> str:
-    text = str(status) if isinstance(status, (str, int, float)) else ""
+    return _plain_word(str(status)) if isinstance(status, (str, int, float)) else ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain_word(text: str) -> str:
     return _SEPARATORS.sub("", _fold(text).strip(" .。!,;:、*_`\"'“”‘’"))
 
 

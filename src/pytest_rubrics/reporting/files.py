@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_rubrics.rebuilding import open_run
 from pytest_rubrics.records import Run
 from pytest_rubrics.redaction import redact
 from pytest_rubrics.reporting.html import write_html
@@ -29,7 +28,10 @@ def write_reports(runs: Sequence[tuple[Run, Mapping[str, Any]]], folder: Path) -
     Raises:
         OSError: A file cannot be written.
     """
-    page = Page([RunView(run, summary) for run, summary in runs])
+    return _write(Page([RunView(run, summary) for run, summary in runs]), folder)
+
+
+def _write(page: Page, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     text = redact(markdown_report(page))
     markdown = folder / REPORT_MD
@@ -38,20 +40,20 @@ def write_reports(runs: Sequence[tuple[Run, Mapping[str, Any]]], folder: Path) -
     return [write_html(page, folder), markdown]
 
 
-def write_reports_of(folder: Path, summary: Mapping[str, Any]) -> str:
+def write_reports_of(folder: Path, view: Callable[[], RunView]) -> str:
     """Write the reports of the run that has just ended.
 
     A report never costs the run its exit code: the records are complete, and reports can be made of them again.
 
     Args:
         folder: The run folder.
-        summary: Its summary.
+        view: Gives the run.
 
     Returns:
         A line for the terminal: where the report is, or why there is none.
     """
     try:
-        path, _ = write_reports([(open_run(folder), summary)], folder)
+        path, _ = _write(Page([view()]), folder)
     except Exception as error:  # noqa: BLE001  # whatever it is, the records are there
         return f"report: not written ({type(error).__name__}: {error}); try: rubrics report {folder}"
     return f"report: {path}"

@@ -38,10 +38,12 @@ class RunView:
     Attributes:
         run: The run.
         summary: Its ``summary.json``.
+        known: What it comes to, where that has been worked out already.
     """
 
     run: Run
     summary: Mapping[str, Any]
+    known: Evidence | None = None
 
     @cached_property
     def missing(self) -> list[Grade]:
@@ -51,6 +53,8 @@ class RunView:
     @cached_property
     def evidence(self) -> Evidence:
         """What it comes to."""
+        if self.known is not None:
+            return self.known
         tasks = {id_: task_from_record(row) for id_, row in self.run.tasks.items()}
         return Evidence(self.run.manifest, tasks, [*self.run.figures, *map(figures_of, self.missing)])
 

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_rubrics.judging.loose_json import Found, Json, Object, find, parse
+from pytest_rubrics.judging.json_reply import Found, Json, Object, find, parse
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES: st.SearchStrategy[Json] = st.recursive(
