@@ -124,7 +124,7 @@ def test_offline_needs_neither_calls_nor_litellm(workspace: Workspace, server: P
     workspace.grades(limit="3")
     before = server.count()
     outcome = workspace.pytest("--cache-mode", "offline")
-    assert [record["reason"] for record in outcome.records] == [None] * 3 + ["cache_miss"] * 5
+    assert [outcome.by_key[key]["reason"] for key in KEYS] == [None] * 3 + ["cache_miss"] * 5
     assert server.count() == before
     assert not workspace.imported_litellm()
 
@@ -153,10 +153,10 @@ def test_no_secret_gets_out(workspace: Workspace, server: Provider) -> None:
     outcome = workspace.pytest("--junitxml", "junit.xml", "-rA", "-v", TEST_KEY=SECRET, TEST_TOKEN=TOKEN)
     assert {request.headers["Authorization"] for request in server.requests} == {f"Bearer {SECRET}"}
     assert {request.headers["X-Auth-Token"] for request in server.requests} == {TOKEN}
-    reasons = [record["reason"] for record in outcome.records]
+    reasons = [outcome.by_key[key]["reason"] for key in KEYS]
     assert reasons[:3] == ["bad_request", "malformed_response", "bad_request"]
     assert reasons[7] == "authentication"
-    assert "***" in outcome.records[0]["error"]
+    assert "***" in outcome.by_key[KEYS[0]]["error"]
 
     hidden = [text.encode() for text in (SECRET, TOKEN)]
     hidden += [base64.b64encode(text) for text in hidden]

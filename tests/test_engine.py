@@ -449,6 +449,46 @@ class TestLookAhead:
             server.resume()
         assert begun == {question(keys(30)[0]), question(keys(30)[15])}
 
+    def test_the_longest_known_jobs_begin_first(self, many: Workspace, server: Provider) -> None:
+        expected = [float(number % 10) for number in range(30)]
+        server.pause()
+        with many.wired(many.plan(concurrency="3"), expected=expected):
+            server.wait_for(3)
+            begun = set(questions(server))
+            server.resume()
+        assert begun == {question(keys(30)[index]) for index in (9, 19, 29)}
+
+    def test_the_first_finished_of_several_is_named(self, many: Workspace, server: Provider) -> None:
+        server.faults.add(Fault(faults.hang(), kind="answer", match=question(keys(30)[4])))
+        with many.wired(many.plan()) as wiring:
+            engine, waiting = wiring.engine, {2, 4, 7}
+            while len(waiting) > 1:
+                index = engine.first_finished(waiting, lambda: None)
+                waiting.remove(index)
+                assert engine.grade(index, lambda: None).key == keys(30)[index]
+            assert waiting == {4}
+
+    def test_a_job_that_nobody_begins_is_named_when_all_others_are_done(self, workspace: Workspace) -> None:
+        with workspace.wired(workspace.plan(), held_back=[1]) as wiring:
+            assert wiring.engine.first_finished({1}, lambda: None) == 1
+            assert len(wiring.engine.grader.progress.judged) == len(KEYS) - 1
+
+    @pytest.mark.parametrize("first", [range(5), range(25, 30)], ids=["the first", "the last"])
+    def test_grades_that_were_let_go_are_handed_over_all_the_same(
+        self, many: Workspace, server: Provider, monkeypatch: pytest.MonkeyPatch, first: range
+    ) -> None:
+        monkeypatch.setattr("pytest_rubrics.engine.FINISHED_AHEAD", 3)
+        with many.wired(many.plan(concurrency="4")) as wiring:
+            made = []
+            for block in (set(first), set(range(30)) - set(first)):
+                while block:
+                    index = wiring.engine.first_finished(block, lambda: None)
+                    block.remove(index)
+                    made.append(wiring.engine.grade(index, lambda: None).key)
+                    assert len(wiring.engine._finished) <= 4
+        assert sorted(made) == keys(30)
+        assert (server.count("answer"), server.count("judge")) == (30, 30)
+
     def test_a_dead_server_does_not_hold_up_a_long_run(self, many: Workspace) -> None:
         many.model(api_base="http://127.0.0.1:9/v1", timeout=1, retry_for=1)
         started = time.monotonic()

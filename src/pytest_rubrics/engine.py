@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.errors import CallError
@@ -15,6 +16,8 @@ from pytest_rubrics.grades import Grade
 from pytest_rubrics.grading import Grader
 from pytest_rubrics.jobs import Job
 from pytest_rubrics.quiet import without_warnings
+
+T = TypeVar("T")
 
 FINISHED_AHEAD = 1_000  # grades that may wait for their tests; bounds the memory of a long replay
 THREADS = "rubrics-engine"
@@ -35,18 +38,22 @@ class Engine:
         grader: Makes the grades.
         jobs: The selected jobs, in the order of the tests.
         held_back: Jobs that only run when a test waits for them, such as those of skipped items.
-        start: Index at which the look-ahead begins; it wraps around.
-        lead: Most jobs that the look-ahead may be ahead of the awaited one (with ``-x``), or None.
+        order: All indices, in the order in which the look-ahead begins the jobs.
+        lead: Most jobs that the look-ahead may be ahead of the awaited one (with ``-x``), or None. With it the order is
+            that of the tests.
     """
 
     grader: Grader
     jobs: Sequence[Job]
     held_back: frozenset[int] = frozenset()
-    start: int = 0
+    order: Sequence[int] = ()
     lead: int | None = None
     _begun: set[int] = field(default_factory=set)
     _running: dict[int, _Running] = field(default_factory=dict)
     _finished: dict[int, _Running] = field(default_factory=dict)
+    _forgotten: set[int] = field(default_factory=set)
+    _ranks: dict[int, int] = field(default_factory=dict)
+    _any_will_do: bool = False
     _awaited: int | None = None
     _feeding: asyncio.Task[None] | None = None
     _stopping: bool = False
@@ -57,6 +64,8 @@ class Engine:
 
     def launch(self) -> None:
         """Start the loop in its own thread and begin to work ahead."""
+        self.order = self.order or range(len(self.jobs))
+        self._ranks = {index: rank for rank, index in enumerate(self.order)}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()
@@ -70,9 +79,21 @@ class Engine:
             every: Seconds between two ticks.
         """
         ready = self._take(index)
-        if ready is not None:
-            return ready
-        waiting = asyncio.run_coroutine_threadsafe(self._hand_over(index), self._loop)
+        return self._wait(self._hand_over(index), tick, every) if ready is None else ready
+
+    def first_finished(self, indices: Collection[int], tick: Callable[[], None], every: float = 0.5) -> int:
+        """Wait until one of these jobs has its grade, and say which was the first.
+
+        Args:
+            indices: Jobs whose grades have not been handed over.
+            tick: Called now and then while waiting.
+            every: Seconds between two ticks.
+        """
+        ready = self._finished_of(indices)
+        return self._wait(self._first_finished(indices), tick, every) if ready is None else ready
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T], tick: Callable[[], None], every: float) -> T:
+        waiting = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         while True:
             try:
                 return waiting.result(timeout=every)
@@ -119,6 +140,7 @@ class Engine:
 
         asyncio.set_event_loop(self._loop)
         self._feeding = self._loop.create_task(self._work_ahead())
+        self._feeding.add_done_callback(lambda _: self._changed.set())
         # LiteLLM does part of a call in the loop's executor.
         self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=THREADS))
         with without_warnings(THREADS):
@@ -156,10 +178,10 @@ class Engine:
                 await asyncio.sleep(0)  # a job that needs no call must not hold up the loop
 
     def _order(self) -> Iterator[int]:
-        count = len(self.jobs)
         if self.lead is None:
-            yield from ((self.start + step) % count for step in range(count))
+            yield from self.order
             return
+        count = len(self.jobs)
         position = 0
         while True:  # with -x the look-ahead follows the awaited job
             position = max(position, self._awaited or 0)
@@ -171,7 +193,7 @@ class Engine:
     def _has_room(self, index: int) -> bool:
         if self.lead is not None and (self._awaited is None or index >= self._awaited + self.lead):
             return False
-        test_is_waiting = self._awaited in self._running
+        test_is_waiting = self._any_will_do or self._awaited in self._running
         if len(self._finished) >= FINISHED_AHEAD and not test_is_waiting:
             return False
         endpoints = self.jobs[index].endpoints
@@ -180,7 +202,7 @@ class Engine:
 
     def _begin(self, index: int) -> _Running:
         self._begun.add(index)
-        turn = Turn(rank=(index - self.start) % len(self.jobs))
+        turn = Turn(rank=self._ranks[index])
         running = _Running(turn, self._loop.create_task(self.grader.grade(index, self.jobs[index], turn)))
         self._running[index] = running
         running.task.add_done_callback(lambda _: self._finish(index))
@@ -195,18 +217,43 @@ class Engine:
     def _forget_one(self) -> None:
         """Drop a scored grade that no test has asked for: the cache gives it again, and it costs memory here.
 
-        Under xdist most grades belong to tests of other workers; alone, this happens behind a very slow first task.
+        Under xdist most grades belong to tests of other workers; alone, this happens where tests keep their order
+        behind a slow one, and where one benchmark waits for another.
         """
         for index, running in list(self._finished.items()):  # the tests' thread takes from it meanwhile
             task = running.task
             if index != self._awaited and not task.cancelled() and not task.exception() and task.result().metrics:
-                self._finished.pop(index, None)
+                if self._finished.pop(index, None) is not None:
+                    self._forgotten.add(index)
                 return
+
+    def _finished_of(self, indices: Collection[int]) -> int | None:
+        for group in (self._finished, self._forgotten):
+            for index in list(group):  # in either thread
+                if index in indices:
+                    return index
+        return None
+
+    async def _first_finished(self, indices: Collection[int]) -> int:
+        self._any_will_do = True
+        self._changed.set()
+        try:
+            while True:
+                ready = self._finished_of(indices)
+                if ready is not None:
+                    return ready
+                if self._feeding is None or (self._feeding.done() and not self._running):
+                    return next(iter(indices))  # nobody else begins it
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            self._any_will_do = False
 
     async def _hand_over(self, index: int) -> Grade:
         self._awaited = index
         running = self._running.get(index) or self._finished.get(index) or self._begin(index)
         running.turn.rank = -1
+        self._forgotten.discard(index)
         self._changed.set()
         try:
             return await asyncio.shield(running.task)

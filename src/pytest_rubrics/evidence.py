@@ -41,7 +41,17 @@ class Evidence:
     @cached_property
     def results(self) -> dict[PartName, list[TaskResult]]:
         """The tasks of each benchmark x model x judge."""
-        return results_by_part(self.figures, self.facts)
+        return results_by_part(sorted(self.figures, key=self._place), self.facts)
+
+    @cached_property
+    def _places(self) -> dict[object, int]:
+        return {name: number for number, name in enumerate([*self.manifest.get("models", ()), *self.tasks])}
+
+    def _place(self, figures: Figures) -> tuple[int, int, int]:
+        """Grades come as they were finished; what is made of them does not depend on that."""
+        last = len(self._places)
+        task = self._places.get((figures.benchmark, figures.task_id), last)
+        return self._places.get(figures.model, last), task, figures.repeat
 
     @cached_property
     def parts(self) -> dict[PartName, dict[str, Any]]:

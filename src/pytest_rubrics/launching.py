@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_rubrics.run_loop import keeps_order, may_run, run_by_completion
 from pytest_rubrics.session import WORKER_INPUT, Session, selected_of
+
+if TYPE_CHECKING:
+    from pytest_rubrics.recorder import Selected
 
 
 def check_cache(config: pytest.Config, state: Session) -> None:
@@ -25,8 +30,11 @@ def check_cache(config: pytest.Config, state: Session) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-def start_engine(session: pytest.Session, state: Session, items: list[pytest.Item]) -> None:
-    """Start the engine of this process on its items.
+def start_engine(session: pytest.Session, state: Session, items: list[pytest.Item]) -> bool | None:
+    """Start the engine of this process on its items, and run these in the order in which their grades are ready.
+
+    Returns:
+        Whether the items have been run; None where another loop has to run them.
 
     Raises:
         UsageError: The cache directory cannot be used.
@@ -35,6 +43,8 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
     from pytest_rubrics.wiring import Seat, wire
 
     config = session.config
+    if session.testsfailed and not config.option.continue_on_collection_errors:
+        return None  # pytest's own loop says what was wrong with the collection
     state.indices = {item.nodeid: index for index, item in enumerate(items)}
     skipped = {index for index, item in enumerate(items) if _may_be_skipped(item)}
     stops_early = bool(config.getoption("maxfail", 0)) or bool(config.getoption("stepwise", False))
@@ -47,9 +57,25 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
             held_back=skipped,
             stops_early=stops_early,
             warn=partial(state.say, config),
+            expected=() if keeps_order(config) else _expected_seconds(state, selected),
         )
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error
+    if not may_run(session):
+        return None
+    wait = partial(state.wiring.engine.first_finished, tick=partial(tick, config, state))
+    return run_by_completion(session, state.indices, skipped, wait)
+
+
+def _expected_seconds(state: Session, selected: Sequence[Selected]) -> list[float | None]:
+    """How long each answer should take, by what earlier runs left."""
+    from pytest_rubrics.latencies import Latencies
+
+    latencies = Latencies.read(state.plan.config.cache_dir)
+    if not latencies.tables:
+        return []
+    expected = cache(latencies.expected)
+    return [expected(one.case.task.benchmark, one.case.model).get(one.case.task.id) for one in selected]
 
 
 def _may_be_skipped(item: pytest.Item) -> bool:

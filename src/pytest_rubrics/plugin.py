@@ -5,7 +5,7 @@ Nothing heavy is imported here: a session without a benchmark must not pay for w
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +179,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> object:
-    """Start the engine on the selected items, or print the estimate in place of running them."""
+    """Start the engine on the selected items and run them, or print the estimate in place of that."""
     config = session.config
     state = config.stash.get(SESSION, None)
     if state is None or not session.items or not will_run(config):
@@ -190,9 +190,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         write_lines(config, estimate(state.plan, [selected_of(item) for item in session.items if case_of(item)]))
         return True
     items = [item for item in session.items if case_of(item)]
-    if items:
-        start_engine(session, state, items)
-    return None
+    return start_engine(session, state, items) if items else None
 
 
 @pytest.fixture
@@ -223,6 +221,12 @@ def _properties(grade: Grade) -> list[tuple[str, object]]:
         "spent_usd": grade.spent_usd,
     }
     return [(name, value) for name, value in properties.items() if value is not None]
+
+
+def _seconds_called(grade: Mapping[str, Any]) -> float:
+    """What the calls of a grade took in this run: the test itself may not have waited for them."""
+    called: list[float] = [seconds for part, seconds in grade["seconds"].items() if not grade["cached"].get(part)]
+    return sum(called)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     plain: dict[str, Any] = {}
     if report.when == "setup" and GRADE in item.stash:
         plain["grade"] = item.stash[GRADE]
+        report.duration = max(report.duration, _seconds_called(plain["grade"]))
     if report.when == "teardown" and state.wiring is not None:
         plain["progress"] = state.wiring.snapshot().to_plain()
     report.__dict__["rubrics"] = plain

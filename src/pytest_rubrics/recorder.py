@@ -15,6 +15,7 @@ from pytest_rubrics.evidence import Evidence
 from pytest_rubrics.figures import Figures, figures_of
 from pytest_rubrics.gates import Decision
 from pytest_rubrics.grades import Grade, now
+from pytest_rubrics.latencies import Observed
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
 from pytest_rubrics.records import RESULTS, Run, RunWriter, StoredGrades, TaskRecords
 
@@ -39,6 +40,7 @@ class Recorder:
         rerunning: Items whose last attempt is to be run again.
         written: Node ids that have their line.
         figures: Numbers of what was written, for the summary.
+        observed: Seconds that the answers took, for the order of the next run.
     """
 
     plan: Plan
@@ -48,6 +50,7 @@ class Recorder:
     rerunning: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     figures: list[Figures] = field(default_factory=list)
+    observed: Observed = field(default_factory=Observed)
     _problems: dict[str, tuple[str, str]] = field(default_factory=dict)
     _started_at: str = field(default_factory=now)
     _manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -102,6 +105,7 @@ class Recorder:
     def close(self, decision: Mapping[str, Any] | None) -> dict[str, Any]:
         """Write manifest and summary, and return the summary."""
         self.writer.close()
+        self.observed.save(self.plan.config.cache_dir)
         self._write_manifest(finished_at=now())
         summary = {"schema": 1, "parts": self.summary(), "gate": decision}
         self.writer.write_summary(summary)
@@ -139,6 +143,7 @@ class Recorder:
         self.writer.append(grade)
         self.written.add(nodeid)
         self.figures.append(figures_of(grade))
+        self.observed.note(grade)
 
     def _excluded(self, item: Selected, reason: str, error: str) -> Grade:
         task = item.case.task

@@ -27,6 +27,7 @@ from pytest_rubrics.judging.judge import RubricJudge
 from pytest_rubrics.judging.logprob import PARAMS as LOGPROBS
 from pytest_rubrics.judging.panel import PanelJudge
 from pytest_rubrics.judging.sheet import SheetForm
+from pytest_rubrics.ordering import order_of_beginning
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, Templates, criteria_per_call
 from pytest_rubrics.progress import Snapshot
 from pytest_rubrics.variables import UnsetVariableError
@@ -61,6 +62,7 @@ def wire(
     held_back: Collection[int],
     stops_early: bool,
     warn: Callable[[str], None],
+    expected: Sequence[float | None] = (),
 ) -> Wiring:
     """Open the store, build every part and start the engine.
 
@@ -71,6 +73,7 @@ def wire(
         held_back: Indices of cases that only run when a test waits for them.
         stops_early: Whether the run stops at a failure, so that working far ahead would be waste.
         warn: Takes a message for the user.
+        expected: Seconds that the answer to each case is expected to take; nothing is known where it is empty.
 
     Raises:
         StoreError: The cache directory cannot be used.
@@ -79,8 +82,10 @@ def wire(
     engine = wiring.engine
     engine.jobs = wiring.jobs(cases)
     engine.held_back = frozenset(held_back)
-    engine.start = len(cases) * seat.number // seat.count
-    engine.lead = max(1, share_of(plan.config.concurrency, seat.number, seat.count)) if stops_early else None
+    if stops_early:
+        engine.lead = max(1, share_of(plan.config.concurrency, seat.number, seat.count))
+    else:
+        engine.order = order_of_beginning(expected or [None] * len(cases), seat.number, seat.count)
     engine.launch()
     return wiring
 

@@ -152,12 +152,26 @@ class Workspace:
 
     @contextmanager
     def wired(
-        self, plan: Plan, *, seat: Seat | None = None, held_back: Sequence[int] = (), stops_early: bool = False
+        self,
+        plan: Plan,
+        *,
+        seat: Seat | None = None,
+        held_back: Sequence[int] = (),
+        stops_early: bool = False,
+        expected: Sequence[float | None] = (),
     ) -> Iterator[Wiring]:
         """The running parts of a plan, without pytest."""
         (entry,) = plan.benchmarks.values()
         cases = [(entry, case) for case in entry.cases.values()]
-        wiring = wire(plan, cases, seat or Seat(), held_back=held_back, stops_early=stops_early, warn=_unexpected)
+        wiring = wire(
+            plan,
+            cases,
+            seat or Seat(),
+            held_back=held_back,
+            stops_early=stops_early,
+            warn=_unexpected,
+            expected=expected,
+        )
         try:
             yield wiring
         finally:

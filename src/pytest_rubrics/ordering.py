@@ -1,0 +1,39 @@
+"""In which order jobs are begun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+
+def order_of_beginning(expected: Sequence[float | None], worker: int = 0, workers: int = 1) -> list[int]:
+    """Indices of jobs in the order in which one of several workers begins them.
+
+    The longest first, so that no long one is left over at the end, when slots are idle; an unknown one counts as a
+    middling one. Each worker deals itself every n-th of that order, and then goes on with the others' jobs. Where
+    nothing is known, the order is that of the items, and each worker has its own place in it.
+
+    Args:
+        expected: Seconds to expect for each job, or None.
+        worker: Which worker this is, counted from 0.
+        workers: How many share the jobs.
+
+    >>> order_of_beginning([10, 30, None, 20])
+    [1, 2, 3, 0]
+    >>> order_of_beginning([10, 30, None, 20], worker=1, workers=2)
+    [2, 0, 1, 3]
+    >>> order_of_beginning([None] * 4, worker=1, workers=2)
+    [2, 3, 0, 1]
+    """
+    count = len(expected)
+    known = [seconds for seconds in expected if seconds is not None]
+    if not known:
+        start = count * worker // workers
+        return [*range(start, count), *range(start)]
+    middle = median(known)
+    longest = sorted(range(count), key=lambda index: -_or(expected[index], middle))
+    return [index for step in range(workers) for index in longest[(worker + step) % workers :: workers]]
+
+
+def _or(seconds: float | None, middle: float) -> float:
+    return middle if seconds is None else seconds
