@@ -201,3 +201,47 @@ def test_the_times_in_records_are_those_of_the_calls(workspace: Workspace) -> No
     seconds = [part for grade in grades for part in grade.seconds.values()]
     assert all(one >= 0.1 for one in seconds)
     assert sum(seconds) <= took  # with one slot the calls follow each other: waiting must not be counted
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["one process", "two workers"])
+def test_a_run_by_openais_sdk_never_imports_litellm_and_leaves_no_warning(
+    workspace: Workspace, server: Provider, arguments: list[str]
+) -> None:
+    settings: dict[str, Any] = {"client": "openai", "price": None}
+    workspace.model(**settings)
+    workspace.judge(**settings, reply="auto")
+    outcome = workspace.pytest(*arguments, "-W", "error")
+    assert [record["state"] for record in outcome.records] == ["scored"] * len(KEYS), outcome.text
+    assert [record["cost_usd"] for record in outcome.records] == [{"answer": None, "judge": None}] * len(KEYS)
+    assert "nclosed" not in outcome.text
+    assert not workspace.imported_litellm()
+    manifest = json.loads((outcome.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["models"]["local"]["client"] == "openai"
+
+
+@pytest.mark.parametrize(("first", "then"), [("litellm", "openai"), ("openai", "litellm")])
+def test_another_client_replays_what_one_has_paid(
+    workspace: Workspace, server: Provider, first: str, then: str
+) -> None:
+    def grades(client: str) -> list[dict[str, Any]]:
+        workspace.model(client=client, params={"temperature": 0, "stop": None, "top_k": 3}, extra_body={"a": 1})
+        workspace.judge(client=client, reply="auto", verdict="text")
+        outcome = workspace.pytest(run=client)
+        kept = ("key", "state", "keys", "metrics", "verdicts", "usage", "cost_usd", "served_model")
+        return sorted(({name: record[name] for name in kept} for record in outcome.records), key=lambda one: one["key"])
+
+    paid = grades(first)
+    calls = server.count()
+    assert calls == 2 * len(KEYS)
+    assert grades(then) == paid
+    assert server.count() == calls
+    workspace.pytest(run="again", RUBRICS_CACHE_MODE="refresh")
+    assert server.count() == 2 * calls
+
+
+def test_an_estimate_for_openais_sdk_needs_no_litellm(workspace: Workspace) -> None:
+    workspace.model(client="openai", price=None)
+    workspace.judge(client="openai", price=None)
+    outcome = workspace.pytest("--estimate")
+    assert outcome.code == pytest.ExitCode.OK, outcome.text
+    assert not workspace.imported_litellm()

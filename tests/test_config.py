@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from pytest_rubrics.calls.litellm_client import load_litellm
+from pytest_rubrics.calls.prices import listed_price
 from pytest_rubrics.config import (
     ChatModel,
     JudgeConfig,
@@ -19,6 +22,7 @@ from pytest_rubrics.config import (
 from pytest_rubrics.faults import FaultsError
 from pytest_rubrics.workspace import Workspace, package_data
 
+OWN = "http://127.0.0.1:8000/v1"
 READY = ["anthropic", "dashscope", "deepseek", "gemini", "ollama", "openai", "openrouter", "vllm"]
 
 
@@ -170,11 +174,58 @@ def test_a_model_that_is_not_there(name: str, message: str, workspace: Workspace
         ("kind: chta\nmodel: a/b", '1, kind: found "chta" (text), expected one of chat, agent, command, recorded. Did'),
         ("kind: recorded\nanswers: 不.jsonl", "2, answers: there is no file or folder "),
         ("kind: recorded", "1, answers: the key is missing."),
+        (
+            f"model: openai/m\napi_base: {OWN}\nclient: opnai",
+            '3, client: found "opnai" (text), expected one of litellm or openai. Did you mean openai?',
+        ),
+        (
+            f"model: hosted_vllm/m\napi_base: {OWN}\nclient: openai",
+            "3, client: client: openai is for models named openai/..., and this is hosted_vllm/m. Write the model as "
+            "openai/NAME, or leave client out.",
+        ),
+        (
+            "client: openai\nmodel: openai/m",
+            "1, client: client: openai is for a server of one's own, and openai/m has no api_base. Write its address "
+            "as api_base, or leave client out.",
+        ),
+        (
+            f"kind: agent\nmodel: openai/gpt-5.4\nclient: openai\napi_base: {OWN}",
+            "3, client: LiteLLM translates parameters for OpenAI's own models, such as openai/gpt-5.4. Serve it under "
+            "another name, or leave client out.",
+        ),
     ],
 )
-def test_a_fault_of_a_model_file(text: str, fault: str, workspace: Workspace) -> None:
+def test_a_fault_of_a_model_file(text: str, fault: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
     [found] = model_faults(workspace, f"{text}\n")
     assert found.startswith(f"configs/models/m.yaml:{fault}")
+
+
+@pytest.mark.parametrize("name", ["m", "org/name:tag", "gpt-oss-120b", "Qwen/Qwen3.5-27B", "olmo-3", "foo1"])
+def test_a_server_of_ones_own_can_be_called_by_openais_sdk(name: str, workspace: Workspace) -> None:
+    write_model(workspace, f"client: openai\nmodel: openai/{name}\napi_base: {OWN}\n")
+    config = load_model("m", workspace).config
+    assert isinstance(config, ChatModel)
+    assert config.client == "openai"
+    assert settings_without_secrets(config)["client"] == "openai"
+
+
+def test_the_address_for_openais_sdk_may_stand_in_the_environment(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", OWN)
+    write_model(workspace, "client: openai\nmodel: openai/m\n")
+    assert load_model("m", workspace).config
+
+
+def test_openais_sdk_is_refused_for_every_model_that_litellm_knows_a_price_of() -> None:
+    names = {name.removeprefix("openai/") for name in load_litellm().model_cost}
+    priced = [name for name in sorted(names) if listed_price(f"openai/{name}") and "embedding" not in name]
+    assert len(priced) > 50
+    for name in priced:
+        with pytest.raises(ValidationError, match="OpenAI's own models"):
+            ChatModel(model=f"openai/{name}", api_base=OWN, client="openai")
 
 
 def test_keys_that_do_not_belong_under_params_say_where_they_do(workspace: Workspace) -> None:

@@ -15,6 +15,7 @@ _FREE = {
     "api_base",
     "api_key",
     "attempts",
+    "client",
     "headers",
     "max_concurrency",
     "note",

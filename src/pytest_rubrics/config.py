@@ -22,6 +22,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from pytest_rubrics.answering.serving.settings import ServeConfig
+from pytest_rubrics.calls.endpoint import Client
+from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.faults import Fault, FaultsError, gather
 from pytest_rubrics.redaction import redact_json
 from pytest_rubrics.suggestions import did_you_mean
@@ -101,6 +103,9 @@ def _check_function(path: str) -> str:
     return path
 
 
+# Names that LiteLLM takes for models of OpenAI's, whatever the address.
+_OPENAIS_OWN = re.compile(r"gpt-(?!oss)|(^|[/:])(o\d|chat-latest|computer-use-|daybreak-)")
+
 Parameter = Annotated[str, AfterValidator(_check_parameter)]
 Url = Annotated[str, AfterValidator(_check_url)]
 ModelString = Annotated[str, AfterValidator(_check_model), Field(description=_MODEL_STRING)]
@@ -142,6 +147,8 @@ class EndpointConfig(YamlModel):
         typical_seconds: Seconds that one task usually takes here, for saying at the start how long a run will take.
         note: A sentence to print under every table, such as a warning.
         serve: Starts a local server for it.
+        client: The library that calls it; LiteLLM if not given. ``openai`` is OpenAI's SDK, for servers of one's own
+            that speak its protocol: the same requests, replies and errors for less CPU time.
     """
 
     model: ModelString
@@ -157,6 +164,24 @@ class EndpointConfig(YamlModel):
     typical_seconds: float | None = Field(default=None, gt=0)
     note: NonEmpty | None = None
     serve: ServeConfig | None = None
+    client: Client | None = None
+
+    @field_validator("client")
+    @classmethod
+    def _can_be_called_so(cls, client: Client | None, info: ValidationInfo) -> Client | None:
+        model, api_base, serve = (info.data.get(name) for name in ("model", "api_base", "serve"))
+        if client != "openai" or model is None:
+            return client
+        if not model.startswith("openai/"):
+            fix = "Write the model as openai/NAME, or leave client out."
+            raise ValueError(f"client: openai is for models named openai/..., and this is {model}. {fix}")
+        if serve is None and effective_api_base(model, api_base) is None:
+            fix = "Write its address as api_base, or leave client out."
+            raise ValueError(f"client: openai is for a server of one's own, and {model} has no api_base. {fix}")
+        if _OPENAIS_OWN.search(model.removeprefix("openai/")):
+            fix = "Serve it under another name, or leave client out."
+            raise ValueError(f"LiteLLM translates parameters for OpenAI's own models, such as {model}. {fix}")
+        return client
 
 
 class ChatModel(EndpointConfig):

@@ -14,7 +14,7 @@ import tabulate
 
 from pytest_rubrics.answering.chat import ChatAnswerer
 from pytest_rubrics.calls.endpoint import Endpoint
-from pytest_rubrics.calls.prices import Price, listed_price
+from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Usage
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.jobs import Job
@@ -186,7 +186,6 @@ class _Row:
     usage: Usage = field(default_factory=Usage)
     most: Usage = field(default_factory=Usage)
     boundless: str = ""
-    _price: Price | None = None
 
     @property
     def name(self) -> str:
@@ -195,9 +194,7 @@ class _Row:
 
     def price(self) -> Price | None:
         """The price, or None where it is unknown. LiteLLM is imported only where its table is needed."""
-        if self._price is None and self.calls:
-            self._price = self.endpoint.price or listed_price(self.endpoint.model)
-        return self._price
+        return self.endpoint.known_price() if self.calls else None
 
     def cost(self) -> float | None:
         """Cost in USD; None where the price is unknown."""

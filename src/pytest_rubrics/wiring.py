@@ -260,6 +260,7 @@ class Wiring:
                 slots=limits,
                 price=self._price(config),
                 max_tokens=_max_tokens(config.params),
+                client=config.client or "litellm",
             )
         return self._endpoints[role, name]
 
@@ -289,7 +290,7 @@ class Wiring:
             and config.model.startswith("openai/")
             and not os.environ.get("OPENAI_API_KEY")
         ):
-            key = "none"  # LiteLLM wants some key even where the server asks for none
+            key = "none"  # both clients want some key even where the server asks for none
         return Wire(api_base, key, headers)
 
     def _lease(self, config: EndpointConfig) -> Wire:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.calls.transport import close_clients
-from pytest_rubrics.quiet import without_warnings
+from pytest_rubrics.quiet import put_filter_first, without_warnings
 from tests.support.provider import Provider
 from tests.support.stores import opened
 
@@ -28,25 +27,40 @@ STARTED_AT = 1_000_000.0  # long ago: every reply of a test is fresh
 KEY = "sk-a-key-that-must-stay-secret-1234"
 
 
-def in_loop(work: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine in a thread of its own without warnings, as the engine does."""
-    done: Future[T] = Future()
+@contextmanager
+def running_loop() -> Iterator[Callable[[Callable[[], Awaitable[T]]], T]]:
+    """Give a function that runs coroutines in one loop; it has a thread of its own without warnings, like the engine's.
 
-    async def main() -> T:
-        try:
-            return await work()
-        finally:
-            await close_clients()
+    Connections stay open from one coroutine to the next.
+    """
+    loop = asyncio.new_event_loop()
 
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - raised where the test waits
-            done.set_exception(error)
+    async def call(work: Callable[[], Awaitable[T]]) -> T:
+        return await work()
+
+    def run(work: Callable[[], Awaitable[T]]) -> T:
+        put_filter_first("test-loop")  # pytest replaces the filters for each test
+        return asyncio.run_coroutine_threadsafe(call(work), loop).result(timeout=120)
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.get_loop().run_forever()
 
     with without_warnings("test-loop"):
-        threading.Thread(target=run, name="test-loop").start()
-        return done.result(timeout=120)
+        thread = threading.Thread(target=serve, name="test-loop")
+        thread.start()
+        try:
+            yield run
+        finally:
+            asyncio.run_coroutine_threadsafe(close_clients(), loop).result(timeout=30)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=30)
+
+
+def in_loop(work: Callable[[], Awaitable[T]]) -> T:
+    """Run one coroutine in such a loop."""
+    with running_loop() as run:
+        return run(work)
 
 
 @dataclass

@@ -9,13 +9,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Slots, Turn
-from pytest_rubrics.calls.prices import Price
+from pytest_rubrics.calls.prices import Price, listed_price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
+
+Client = Literal["litellm", "openai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Wire:
 
     Attributes:
         api_base: Base URL, or None for the provider's own.
-        api_key: The key, or None where LiteLLM reads its own variable.
+        api_key: The key, or None where the client reads its own variable.
         headers: Extra HTTP headers.
     """
 
@@ -45,9 +47,10 @@ class Endpoint:
         timeout: Seconds for one call.
         retry_for: Seconds in which a call that was rate limited is tried again.
         slots: Every limit that a call must respect.
-        price: USD per million tokens, or None where unknown.
+        price: USD per million tokens, or None where it is not given.
         max_tokens: Most output tokens of a call, for reserving its cost.
-        send: How it is asked, where that is not LiteLLM's business; what it costs is then unknown.
+        client: The library that calls it.
+        send: How it is asked, where that is the business of no client; what it costs is then unknown.
         in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
         closed: Why it is not called any more, or None.
         has_replies: Whether the row that says so has been stored.
@@ -62,6 +65,7 @@ class Endpoint:
     slots: Sequence[Slots]
     price: Price | None = None
     max_tokens: int | None = None
+    client: Client = "litellm"
     send: Callable[[Request], Awaitable[Reply]] | None = None
     in_flight: int = 0
     rate_limited: int = 0
@@ -76,6 +80,12 @@ class Endpoint:
     def identity(self) -> str:
         """Short hash of model and address: what facts about the endpoint are stored under."""
         return _identity(self.model, self.address)
+
+    def known_price(self) -> Price | None:
+        """The given price, else that of LiteLLM's table, which lists no server of one's own."""
+        if self.price is None and self.send is None and self.client == "litellm":
+            self.price = listed_price(self.model)
+        return self.price
 
     @property
     def idle(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 Reason = Literal[
@@ -96,44 +96,68 @@ _TRANSIENT = frozenset({408, 409, 425, 429, 498})
 
 def classify(error: Exception) -> ProviderError:
     """Read an exception of LiteLLM by its status and text; its class differs from version to version."""
-    text = _text_of(error)
-    status = getattr(error, "status_code", None)
-    status = status if isinstance(status, int) else None
+    text = _APPENDED.split(str(error))[0] or type(error).__name__
+    return refusal(with_code(text, getattr(error, "body", None)), _status_of(error), _headers_of(error))
+
+
+def refusal(text: str, status: int | None, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """What a provider's words come to.
+
+    Args:
+        text: Its message.
+        status: HTTP status, or None where no response came.
+        headers: HTTP headers of the response.
+    """
+    headers = {name.lower(): value for name, value in (headers or {}).items()}
+
+    def found(status: int | None, **kind: Any) -> ProviderError:
+        return ProviderError(text, status=status, headers=headers, **kind)
+
     if _NO_CHOICES.search(text):
-        return ProviderError(text, status=200, reason="malformed_response", malformed=True)
+        return found(200, reason="malformed_response", malformed=True)
     if _NO_KEY.search(text) and status in {None, 401, 500}:
-        return ProviderError(text, status=401, reason="authentication")
+        return found(401, reason="authentication")
     if status == 402 or (status == 429 and _CREDIT.search(text)):
-        return ProviderError(text, status=status, reason="credit")
+        return found(status, reason="credit")
     if status in {400, 403, 422} and _FILTER.search(text):
-        return ProviderError(text, status=status, filtered=True)
+        return found(status, filtered=True)
     if status in {401, 403}:
-        return ProviderError(text, status=status, reason="authentication")
+        return found(status, reason="authentication")
     if status in {400, 413, 422} and _CONTEXT.search(text):
-        return ProviderError(text, status=status, reason="context_length")
+        return found(status, reason="context_length")
     if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
-        return ProviderError(text, status=status, reason="bad_request")
-    headers = _headers(error)
-    return ProviderError(text, status=status, transient=True, retry_after=_retry_after(headers), headers=headers)
+        return found(status, reason="bad_request")
+    return found(status, transient=True, retry_after=_retry_after(headers))
+
+
+def with_code(text: str, body: object) -> str:
+    """A message, with the error code of the body where the message leaves it out."""
+    code = body.get("code") if isinstance(body, dict) else None
+    return f"{text} ({code})" if isinstance(code, str) and code not in text else text
 
 
 # What LiteLLM puts behind some messages.
 _APPENDED = re.compile(r"\n\nThis looks like a bug in LiteLLM| Traceback \(most recent call last\)")
 
 
-def _text_of(error: Exception) -> str:
-    """The message, with the error code where the message leaves it out."""
-    body = getattr(error, "body", None)
-    code = body.get("code") if isinstance(body, dict) else None
-    text = _APPENDED.split(str(error))[0] or type(error).__name__
-    return f"{text} ({code})" if isinstance(code, str) and code not in text else text
+def _status_of(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None)
+    if not isinstance(status, int):
+        return None
+    # LiteLLM says 500 also where no response came, or none that could be read.
+    spoken = status != 500 or any("HTTPStatusError" in type(cause).__name__ for cause in _causes(error))
+    return status if spoken else None
 
 
-def _headers(error: Exception) -> dict[str, str]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _headers_of(error: Exception) -> Mapping[str, str]:
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    if not headers:
-        headers = getattr(error, "litellm_response_headers", None) or {}
-    return {name.lower(): value for name, value in headers.items()}
+    return headers or getattr(error, "litellm_response_headers", None) or {}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""The way of one call: stored reply, else slot, claim, a second look, LiteLLM, and the reply stored at once."""
+"""The way of one call: stored reply, else slot, claim, a second look, the call, and the reply stored at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_rubrics.calls.cache import ReplyStore, StoreFullError
 from pytest_rubrics.calls.endpoint import Endpoint, reply_row
 from pytest_rubrics.calls.errors import CallError, ProviderError
 from pytest_rubrics.calls.limits import Turn
-from pytest_rubrics.calls.prices import Price, listed_price
+from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply, Usage
 from pytest_rubrics.calls.request import Request
 
@@ -184,7 +184,7 @@ class Gateway:
         return CallError("error", str(error))
 
     async def _pay(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
-        price = self._price(endpoint)
+        price = endpoint.known_price()
         reserved = await self._reserve(request, endpoint, price)
         cost: float | None = 0.0
         try:
@@ -237,6 +237,7 @@ class Gateway:
                 api_key=wire.api_key,
                 headers=wire.headers,
                 timeout=endpoint.timeout,
+                client=endpoint.client,
             )
             return received.reply
         except ProviderError as error:
@@ -258,11 +259,6 @@ class Gateway:
             raise CallError(error.reason, str(error))
         if not self.may_launch():
             raise CallError("interrupted", "the run was stopped")
-
-    def _price(self, endpoint: Endpoint) -> Price | None:
-        if endpoint.price is None and endpoint.send is None:
-            endpoint.price = listed_price(endpoint.model)
-        return endpoint.price
 
     async def _reserve(self, request: Request, endpoint: Endpoint, price: Price | None) -> int:
         if self.budget.limit is None or endpoint.send is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from pytest_rubrics.calls.reply import Usage
 
@@ -26,9 +27,10 @@ class Price:
         return (fresh * self.input + usage.cached_tokens * cached_price + usage.output_tokens * self.output) / 1e6
 
 
+@cache
 def listed_price(model: str) -> Price | None:
     """The price in LiteLLM's own table, or None. Imports LiteLLM."""
-    from pytest_rubrics.calls.transport import load_litellm
+    from pytest_rubrics.calls.litellm_client import load_litellm
 
     litellm = load_litellm()
     try:

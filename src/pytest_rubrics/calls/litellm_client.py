@@ -1,0 +1,96 @@
+"""Calls through LiteLLM: any provider, in its own protocol."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from pytest_rubrics.calls.request import Request
+
+CONNECTIONS = 100_000
+
+
+@cache
+def load_litellm() -> Any:
+    """Import LiteLLM (about 2.4 s of CPU) and make it quiet: no price download, no log of its own, nothing dropped."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOG", "ERROR")
+    # How many calls are in flight is the business of the slots alone; these would be 1,000, and 500 for a host.
+    os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT", str(CONNECTIONS))
+    os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT_PER_HOST", str(CONNECTIONS))
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.drop_params = False
+    litellm.telemetry = False
+    for name in ("LiteLLM", "httpx", "openai"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return litellm
+
+
+async def complete(
+    request: Request,
+    api_base: str | None,
+    api_key: str | None,
+    headers: Mapping[str, str],
+    timeout: float,  # noqa: ASYNC109
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Ask once; see `pytest_rubrics.calls.transport.send`."""
+    response = await load_litellm().acompletion(
+        **_arguments(request, api_base, api_key, headers, timeout), num_retries=0, max_retries=0
+    )
+    completion = response.model_dump(warnings=False)
+    for choice in completion["choices"]:
+        choice["message"].setdefault(
+            "reasoning_content", None
+        )  # LiteLLM has looked for it, and leaves out what is None
+    return completion, _headers(response)
+
+
+def _arguments(
+    request: Request, api_base: str | None, api_key: str | None, headers: Mapping[str, str], timeout: float
+) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        **request.params,
+        "model": request.model,
+        "messages": [dict(message) for message in request.messages],
+        "timeout": timeout,
+        "drop_params": False,
+    }
+    optional = {
+        "api_base": api_base,
+        "api_key": api_key,
+        "extra_body": dict(request.extra_body) or None,
+        "extra_headers": dict(headers) or None,
+        "response_format": request.response_format,
+        "tools": request.tools,
+    }
+    arguments.update({name: value for name, value in optional.items() if value is not None})
+    return arguments
+
+
+def _headers(response: Any) -> dict[str, str]:
+    """The provider's own headers, which LiteLLM hands on with a prefix."""
+    hidden = getattr(response, "_hidden_params", None) or {}
+    prefix = "llm_provider-"
+    headers = hidden.get("additional_headers") or {}
+    return {name.removeprefix(prefix).lower(): str(value) for name, value in headers.items() if prefix in name}
+
+
+async def close() -> None:
+    """Close the connections that LiteLLM keeps open for the running loop, and no others: it may have other users."""
+    if load_litellm.cache_info().currsize == 0:
+        return
+    with suppress(Exception):  # they end with the process at the latest
+        cache = load_litellm().in_memory_llm_clients_cache
+        ending = cache.update_cache_key_with_event_loop("")
+        for key in [key for key in cache.cache_dict if key.endswith(ending)]:
+            client = cache.cache_dict.pop(key)
+            closing = getattr(client, "aclose", client.close)()
+            if inspect.isawaitable(closing):
+                await closing
