@@ -231,6 +231,7 @@ def replies(both: Both, change: Callable[[dict[str, Any]], None], **fields: Any)
 
 def _comparable(found: Outcome) -> Any:
     if isinstance(found, ProviderError):
+        assert found.malformed, found
         return kind_of(found)
     assert found.reply.at > 0
     assert found.reply.seconds > 0
