@@ -7,12 +7,15 @@ verdict read wrongly would cost the trust in all of them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pytest_rubrics.characters import whole_characters
 from pytest_rubrics.judging import vocabulary as words
 from pytest_rubrics.judging.json_reply import Json, Object, find, parse
+
+Said: TypeAlias = Mapping[words.Kind, list[Json]]
 
 
 class MalformedReplyError(ValueError):
@@ -77,7 +80,7 @@ def read_criterion(text: str | None, *, ternary: bool = False) -> CriterionReadi
     """
     keys = words.STATUS_KEYS | words.SCORE_KEYS
     objects = [one for value in _values(text, lambda key: words.name(key) in keys) for one in _objects(value)]
-    verdicts = [(status, one) for one in objects for status in _scalars(one, words.STATUS_KEYS)]
+    verdicts = [(status, one) for one in objects for status in _said(one)["status"]]
     if not verdicts:
         raise MalformedReplyError('The reply holds no JSON object with a "verdict".')
     grades = {_grade(status, ternary) for status, _ in verdicts}
@@ -87,7 +90,7 @@ def read_criterion(text: str | None, *, ternary: bool = False) -> CriterionReadi
     for score in [member for one in objects for key, member in one if words.name(key) in words.SCORE_KEYS]:
         if isinstance(score, bool) or words.number(score) != grade:
             raise MalformedReplyError(f"The score is {_excerpt(score)}, which does not go with the verdict.")
-    return CriterionReading(_VERDICTS[grade], grade, _reason(verdicts[-1][1]))
+    return CriterionReading(_VERDICTS[grade], grade, _reason(_said(verdicts[-1][1])))
 
 
 def read_evidence(text: str | None) -> list[str]:
@@ -164,8 +167,8 @@ def _unpacked(key: str, member: Json) -> Json:
 
 def _top_parts(value: Json, ids: _Ids) -> list[_Part]:
     parts = _parts(value, ids)
-    justified_id = _scalars(value, words.ID_KEYS) and _scalars(value, words.REASON_KEYS)
-    if not parts and (justified_id or _scalars(value, words.STATUS_KEYS)):
+    said = _said(value)
+    if not parts and ((said["id"] and said["reason"]) or said["status"]):
         raise MalformedReplyError("A verdict lacks its id or its status.")
     return parts
 
@@ -179,12 +182,13 @@ def _parts(value: Json, ids: _Ids) -> list[_Part]:
         others = [member for key, member in value if key not in ids]
         return [_keyed_part(value, ids), *(part for member in others for part in _parts(member, ids))]
     nested = [part for _, member in value if isinstance(member, (list, Object)) for part in _parts(member, ids)]
-    named = _scalars(value, words.ID_KEYS | words.VAGUE_ID_KEYS)
+    said = _said(value)
+    named = said["id"] + said["vague id"]
     is_wrapper = nested and not any(name in ids for name in named)
-    if is_wrapper or not named or not _scalars(value, words.STATUS_KEYS):
+    if is_wrapper or not named or not said["status"]:
         return nested
-    own = _own_id(value, ids)
-    return [_Part("object", [(own, _reading(value, own))]), *nested]
+    own = _own_id(said, ids)
+    return [_Part("object", [(own, _reading(said, own))]), *nested]
 
 
 def _list_parts(values: list[Json], ids: _Ids) -> list[_Part]:
@@ -201,8 +205,9 @@ def _keyed_part(value: Object, ids: _Ids) -> _Part:
     for key, member in value:
         own = ids.resolve(key)
         if own is not None:
-            verdicts.append((own, _reading(member, own)))
-            if any(ids.resolve(name) != own for name in _names(member, ids)):
+            said = _said(member if isinstance(member, Object) else Object([("status", member)]))
+            verdicts.append((own, _reading(said, own)))
+            if any(ids.resolve(name) != own for name in _names(said, ids)):
                 raise MalformedReplyError(f"The verdict under {_excerpt(key)} carries another id.")
         elif _marks(member):
             raise _unknown(key)
@@ -211,16 +216,16 @@ def _keyed_part(value: Object, ids: _Ids) -> _Part:
 
 def _marks(value: Json) -> bool:
     """Whether the value of a key says hit or not hit."""
-    return bool(_scalars(value, words.STATUS_KEYS)) if isinstance(value, Object) else words.hit(value) is not None
+    return bool(_said(value)["status"]) if isinstance(value, Object) else words.hit(value) is not None
 
 
-def _names(item: Json, ids: _Ids) -> list[Json]:
-    """What an item gives as its id. A vague key counts where it names a criterion."""
-    return _scalars(item, words.ID_KEYS) + [name for name in _scalars(item, words.VAGUE_ID_KEYS) if name in ids]
+def _names(said: Said, ids: _Ids) -> list[Json]:
+    """What an object gives as its id. A vague key counts where it names a criterion."""
+    return said["id"] + [name for name in said["vague id"] if name in ids]
 
 
-def _own_id(item: Object, ids: _Ids) -> str:
-    named = _names(item, ids) or _scalars(item, words.VAGUE_ID_KEYS)
+def _own_id(said: Said, ids: _Ids) -> str:
+    named = _names(said, ids) or said["vague id"]
     meant = {ids.resolve(name): name for name in named}
     if None in meant:
         raise _unknown(meant[None])
@@ -233,10 +238,9 @@ def _unknown(name: Json) -> MalformedReplyError:
     return MalformedReplyError(f"There is no criterion with the id {_excerpt(name)}.")
 
 
-def _reading(member: Json, own: str) -> Reading:
-    """The verdict in an item, or in what stands under an id."""
-    item = member if isinstance(member, Object) else Object([("status", member)])
-    statuses = _scalars(item, words.STATUS_KEYS)
+def _reading(said: Said, own: str) -> Reading:
+    """The verdict of an object."""
+    statuses = said["status"]
     hits = {words.hit(status) for status in statuses}
     if not hits or None in hits:
         wrong = next((status for status in statuses if words.hit(status) is None), None)
@@ -244,12 +248,12 @@ def _reading(member: Json, own: str) -> Reading:
     if len(hits) > 1:
         raise MalformedReplyError(f"The verdict on {_excerpt(own)} says both yes and no.")
     hit = hits == {True}
-    for score in _scalars(item, words.SCORE_KEYS):
+    for score in said["score"]:
         number = words.number(score)
         # Other numbers are points, which are none of the judge's business.
         if number is not None and (0 < number < 1 or (number in {0, 1} and number != hit)):
             raise MalformedReplyError(f"The score of {_excerpt(own)} contradicts its status.")
-    return Reading(hit, _reason(item))
+    return Reading(hit, _reason(said))
 
 
 def _decide(parts: list[_Part], expected: Sequence[str]) -> dict[str, Reading]:
@@ -295,8 +299,8 @@ def _grade(status: Json, ternary: bool) -> float:
     return grade
 
 
-def _reason(item: Object) -> str:
-    reasons = (member for key, member in item if words.name(key) in words.REASON_KEYS and isinstance(member, str))
+def _reason(said: Said) -> str:
+    reasons = (reason for reason in said["reason"] if isinstance(reason, str))
     return next((whole_characters(reason) for reason in reasons if reason.strip()), "")
 
 
@@ -317,10 +321,14 @@ def _objects(value: Json) -> Iterator[Object]:
         yield from _objects(member)
 
 
-def _scalars(item: Json, names: frozenset[str]) -> list[Json]:
-    """What an object says under keys of these names; lists and objects say nothing by themselves."""
-    pairs = item if isinstance(item, Object) else ()
-    return [member for key, member in pairs if words.name(key) in names and not isinstance(member, (list, Object))]
+def _said(item: Json) -> Said:
+    """What an object says, by the kind of its keys; lists and objects say nothing by themselves."""
+    said: dict[words.Kind, list[Json]] = {"status": [], "id": [], "vague id": [], "score": [], "reason": []}
+    for key, member in item if isinstance(item, Object) else ():
+        kind = words.kind(key)
+        if kind is not None and not isinstance(member, (list, Object)):
+            said[kind].append(member)
+    return said
 
 
 def _excerpt(value: Json) -> str:

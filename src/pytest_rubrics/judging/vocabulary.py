@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Literal
 
 from pytest_rubrics.judging.json_reply import INVISIBLE, Json
 
@@ -57,6 +59,22 @@ _NO_INVISIBLE = dict.fromkeys(map(ord, INVISIBLE))
 def name(key: str) -> str:
     """A key without case, width and separators."""
     return re.sub(r"[\s_\-]+", "", _fold(key))
+
+
+Kind = Literal["status", "id", "vague id", "score", "reason"]
+_KEYS: Mapping[Kind, frozenset[str]] = {
+    "status": STATUS_KEYS,
+    "id": ID_KEYS,
+    "vague id": VAGUE_ID_KEYS,
+    "score": SCORE_KEYS,
+    "reason": REASON_KEYS,
+}
+_KINDS: Mapping[str, Kind] = {word: kind for kind, words in _KEYS.items() for word in words}
+
+
+def kind(key: str) -> Kind | None:
+    """What stands under a key of a verdict, or None where the key says nothing of that."""
+    return _KINDS.get(name(key))
 
 
 def hit(status: Json) -> bool | None:
