@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -306,7 +307,7 @@ class _CriteriaReader:
             note_here(self._weight.field, weight, "a number other than 0")
             weight = math.nan  # noted: no further fault shall follow from it
         return Criterion(
-            id=self._id.text(entry, note_here) if self._id else str(index + 1),
+            id=sys.intern(self._id.text(entry, note_here) if self._id else str(index + 1)),
             text=text.strip() if _is_text(text, self._text.field, note_here) else "",
             weight=weight,
             tag=self._read_tag(entry, note_here),
