@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.long_lived import long_lived
 
 CONNECTIONS = 100_000
 
@@ -23,7 +24,8 @@ def load_litellm() -> Any:
     # How many calls are in flight is the business of the slots alone; these would be 1,000, and 500 for a host.
     os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT", str(CONNECTIONS))
     os.environ.setdefault("AIOHTTP_CONNECTOR_LIMIT_PER_HOST", str(CONNECTIONS))
-    import litellm
+    with long_lived():
+        import litellm
 
     litellm.suppress_debug_info = True
     litellm.drop_params = False

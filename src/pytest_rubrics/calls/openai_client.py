@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_rubrics.calls.errors import ProviderError, refusal, with_code
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.long_lived import long_lived
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -25,7 +26,8 @@ _clients = WeakKeyDictionary()
 
 def load() -> None:
     """Import the SDK: about 0.3 s of CPU, which no call should count as its own."""
-    import openai  # noqa: F401
+    with long_lived():
+        import openai  # noqa: F401
 
 
 async def complete(
