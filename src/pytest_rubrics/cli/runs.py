@@ -64,17 +64,19 @@ def merge(options: argparse.Namespace) -> None:
     argument("--gate", metavar="NAME", required=True, help="configs/gates/NAME.yaml or a path"),
 )
 def gate(options: argparse.Namespace) -> int:
-    """Decide a run, note the decision in its summary, and return the gate's exit code."""
+    """Decide a run, note the decision in its summary and reports, and return the gate's exit code."""
     from pytest_rubrics.gates import load_gate
     from pytest_rubrics.rebuilding import decide, gate_entry, gate_sentence, open_run
+    from pytest_rubrics.reporting.files import write_reports_of
 
     run = open_run(options.run)
     rule = load_gate(options.gate, find_workspace(), Path.cwd())
     decision = decide(rule, run)
     entry = gate_entry(rule, decision)
-    _write_summary(run, gate=entry)
+    summary = _write_summary(run, gate=entry)
     for note in _notes(run):
         say(note)
+    say(write_reports_of(run.folder, summary))
     say(gate_sentence(entry))
     return decision.verdict.value
 
