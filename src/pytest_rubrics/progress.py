@@ -75,18 +75,19 @@ class ProgressLine:
             elapsed: Seconds since the run loop began.
         """
         counts = list(self._snapshots.values())
+        left = self._left(elapsed)
+        limited = sum(c.rate_limited for c in counts)
+        # A terminal may be narrow: what matters most comes first.
         parts = [
             f"{self.done}/{self.total} done",
+            f"{left} left" if left else "",
+            f"${sum(c.spent_usd for c in counts):.2f} spent",
+            f"{sum(c.in_flight for c in counts)} in flight",
+            f"{limited} x 429" if limited else "",
             f"{max(self.done, sum(c.answered for c in counts))} answered",
             f"{sum(c.judged for c in counts)} judged",
-            f"{sum(c.in_flight for c in counts)} in flight",
         ]
-        if limited := sum(c.rate_limited for c in counts):
-            parts.append(f"{limited} refused (429)")
-        parts.append(f"${sum(c.spent_usd for c in counts):.2f}")
-        if left := self._left(elapsed):
-            parts.append(f"{left} left")
-        return ", ".join(parts)
+        return ", ".join(filter(None, parts))
 
     def _left(self, elapsed: float) -> str:
         """Time left at the pace so far; nothing before one task in twenty is done."""

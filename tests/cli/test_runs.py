@@ -159,7 +159,10 @@ class TestGate:
     def test_says_and_returns_what_the_run_did(self, workspace: Workspace, finished: Outcome) -> None:
         found = rubrics(workspace.root, "gate", "first", "--gate", "complete")
         assert found.returncode == finished.code == 0
-        assert found.stdout == finished.text.splitlines()[-1] + "\n"
+        report, sentence = found.stdout.splitlines()
+        assert report == f"report: {Path('first') / 'report.html'}"
+        assert sentence == finished.text.splitlines()[-1]
+        assert (workspace.root / "first" / "report.md").read_text(encoding="utf-8").startswith("## PASS")
         assert summary_of(workspace.root / "first")["gate"] == summary_of(finished.folder)["gate"]
 
     def test_a_part_is_not_comparable_with_the_whole(self, workspace: Workspace, finished: Outcome) -> None:

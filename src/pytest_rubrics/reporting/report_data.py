@@ -218,6 +218,15 @@ class Page:
 
     def differences(self, first: ColumnName, second: ColumnName) -> list[dict[str, Any]]:
         """Second minus first, task by task, in each track."""
+        if (first, second) not in self._compared:
+            self._compared[first, second] = self._compare(first, second)
+        return self._compared[first, second]
+
+    @cached_property
+    def _compared(self) -> dict[tuple[ColumnName, ColumnName], list[dict[str, Any]]]:
+        return {}
+
+    def _compare(self, first: ColumnName, second: ColumnName) -> list[dict[str, Any]]:
         after = {result.id: result for result in self.results(second)}
         shared = [(r, after[r.id]) for r in self.results(first) if r.id in after]
         bounds = (0.0, 1.0) if self.scoring(first.benchmark)["clip"] else None
