@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +38,23 @@ def address(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", ["/", "/report.html"])
 def test_the_report_is_served(address: str, path: str) -> None:
     assert "<title>Rubrics report</title>" in httpx.get(address + path).text
+
+
+@pytest.mark.parametrize("age", [-10, 10], ids=["older than the records", "newer"])
+def test_the_report_of_a_run_that_went_on_is_made_anew(folder: Path, age: int) -> None:
+    report = folder / "report.html"
+    report.write_text("as it was", encoding="utf-8")
+    recorded = (folder / "results.jsonl").stat().st_mtime
+    os.utime(report, (recorded + age, recorded + age))
+    command = [sys.executable, "-m", "pytest_rubrics", "open", str(folder), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        try:
+            assert process.stdout is not None
+            page = httpx.get(process.stdout.readline().split()[0]).text
+        finally:
+            process.terminate()
+    assert ("<title>Rubrics report</title>" in page) == (age < 0)
+    assert ("as it was" in page) == (age > 0)
 
 
 def test_its_data_files_are_served(address: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,16 @@ def test_a_gate_comes_first(tmp_path: Path) -> None:
 
 
 def test_two_runs_show_what_crossed_the_mark(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / name, models=("alpha",), tasks=40, seed=n) for n, name in enumerate("ab")]
-    assert "tasks crossed the pass mark" in report(*folders)
+    folders = [write_run(tmp_path / name, tasks=40, seed=n) for n, name in enumerate("ab")]
+    text = report(*folders)
+    for model in ("alpha", "beta"):
+        assert re.search(rf"\*\*Flips\*\*, {model} · a to {model} · b: \d+ tasks crossed the pass mark", text)
+
+
+def test_it_begins_with_what_was_found(tmp_path: Path) -> None:
+    lines = report(write_run(tmp_path / "run", tasks=40)).splitlines()
+    head = lines.index("### one\\_million\\_bench")
+    assert lines[head + 2].startswith("- global: alpha ")
 
 
 def test_it_always_fits_a_comment(tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def make_server(folder: Path) -> ThreadingHTTPServer:
     return ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
 
 
+def _is_stale(folder: Path) -> bool:
+    """Whether the run has gone on since its report was written; a comparison has no records of its own."""
+    report, results = folder / "report.html", folder / "results.jsonl"
+    return not report.is_file() or (results.is_file() and results.stat().st_mtime > report.stat().st_mtime)
+
+
 @command(
     "open",
     "show the report of a run in the browser, from a server on this machine alone",
@@ -49,10 +55,10 @@ def make_server(folder: Path) -> ThreadingHTTPServer:
     argument("--no-browser", action="store_true", help="print the address only"),
 )
 def open_report(options: argparse.Namespace) -> None:
-    """Build the report where it is missing, and serve it until Ctrl-C."""
+    """Build the report where it is missing or older than the records, and serve it until Ctrl-C."""
     import webbrowser
 
-    if not (options.run / "report.html").is_file():
+    if _is_stale(options.run):
         from pytest_rubrics.rebuilding import open_run, rebuild_summary
         from pytest_rubrics.reporting.files import write_reports
 

@@ -156,8 +156,14 @@ def _differences(page: Page, benchmark: str) -> Iterator[str]:
     yield _table(
         ["second", "minus first", "track", "difference", "95 % interval", "p", "passes gained / lost", "tasks"], rows
     )
-    if len(page.views) > 1:
-        yield from _flips(page, pairs[0])
+    for pair in _between_runs(page, pairs)[:SHOWN]:
+        yield from _flips(page, pair)
+
+
+def _between_runs(page: Page, pairs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Pairs of one model in two runs; where the runs share no model, the first pair of two runs."""
+    found = [pair for pair in pairs if page.columns[pair["a"]].run != page.columns[pair["b"]].run]
+    return [pair for pair in found if page.columns[pair["a"]].model == page.columns[pair["b"]].model] or found[:1]
 
 
 def _flips(page: Page, pair: Mapping[str, Any]) -> Iterator[str]:
@@ -166,6 +172,7 @@ def _flips(page: Page, pair: Mapping[str, Any]) -> Iterator[str]:
     mark = page.scoring(first.benchmark)["pass_at"]
     if mark is None:
         return
+    labels = [escape(page.label(name)) for name in (first, second)]
     after = {result.id: result.score for result in page.results(second)}
     rows = [
         (result.key, result.subset, result.score, new)
@@ -175,11 +182,11 @@ def _flips(page: Page, pair: Mapping[str, Any]) -> Iterator[str]:
     ]
     rows.sort(key=lambda row: -abs(row[3] - row[2]))
     if not rows:
-        yield "No task crossed the pass mark."
+        yield f"**Flips**, {labels[0]} to {labels[1]}: no task crossed the pass mark."
         return
-    yield f"**Flips**: {len(rows)} tasks crossed the pass mark" + _shown(len(rows))
+    yield f"**Flips**, {labels[0]} to {labels[1]}: {len(rows)} tasks crossed the pass mark" + _shown(len(rows))
     yield _table(
-        ["task", "subset", escape(page.label(first)), escape(page.label(second))],
+        ["task", "subset", *labels],
         [[escape(key), escape(subset), score(old), score(new)] for key, subset, old, new in rows[:SHOWN]],
     )
 
