@@ -68,6 +68,7 @@ def gate(options: argparse.Namespace) -> int:
     from pytest_rubrics.gates import load_gate
     from pytest_rubrics.rebuilding import decide, gate_entry, gate_sentence, open_run
     from pytest_rubrics.reporting.files import write_reports_of
+    from pytest_rubrics.reporting.report_data import RunView
 
     run = open_run(options.run)
     rule = load_gate(options.gate, find_workspace(), Path.cwd())
@@ -76,7 +77,7 @@ def gate(options: argparse.Namespace) -> int:
     summary = _write_summary(run, gate=entry)
     for note in _notes(run):
         say(note)
-    say(write_reports_of(run.folder, summary))
+    say(write_reports_of(run.folder, lambda: RunView(run, summary)))
     say(gate_sentence(entry))
     return decision.verdict.value
 

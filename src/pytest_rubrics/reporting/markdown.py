@@ -156,8 +156,8 @@ def _differences(page: Page, benchmark: str) -> Iterator[str]:
     yield _table(
         ["second", "minus first", "track", "difference", "95 % interval", "p", "passes gained / lost", "tasks"], rows
     )
-    for pair in _between_runs(page, pairs)[:SHOWN]:
-        yield from _flips(page, pair)
+    for both in _between_runs(page, pairs)[:SHOWN]:
+        yield from _flips(page, both)
 
 
 def _between_runs(page: Page, pairs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -594,7 +594,7 @@ function gradeView(task, grade, texts, own, all) {
       texts.error ? h("p", { class: "error", dir: "auto" }, bdi(texts.error)) : null,
       texts.answer ? rich(texts.answer) : h("p", {}, t("noAnswer")), cutNote(texts.cut)),
     section(t("criteria"), null,
-      texts.verdicts.length ? [h("ol", { class: "criteria" }, missed.map(show)), rest.length ? [h("h3", {}, t("allCriteria")), h("ol", { class: "criteria" }, rest.map(show))] : null]
+      texts.verdicts.length ? [missed.length ? h("ol", { class: "criteria" }, missed.map(show)) : null, rest.length ? [h("h3", {}, t("allCriteria")), h("ol", { class: "criteria" }, rest.map(show))] : null]
         : [h("p", {}, t("noVerdicts")), h("ol", { class: "criteria" }, own.criteria.map((criterion) => criterionView(criterion, null, null, others)))]),
     texts.trajectory?.length ? section(t("trajectory"), null, trajectory(texts.trajectory)) : null,
     details(task, texts));
