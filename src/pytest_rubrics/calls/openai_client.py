@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -24,8 +25,9 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str | None, st
 _clients = WeakKeyDictionary()
 
 
+@cache
 def load() -> None:
-    """Import the SDK: about 0.3 s of CPU, which no call should count as its own."""
+    """Import the SDK, once: about 0.3 s of CPU, which no call should count as its own."""
     with long_lived():
         import openai  # noqa: F401
 
