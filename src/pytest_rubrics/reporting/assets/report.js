@@ -214,7 +214,7 @@ function runHead(run) {
 function duration(seconds) {
   if (seconds < 90) return t("seconds", { n: Math.round(seconds) });
   const minutes = Math.round(seconds / 60);
-  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 90 ? t("minutes", { n: minutes }) : t("hours", { n: Math.floor(minutes / 60), m: minutes % 60 });
 }
 
 // Sentences that Python made of the same figures.
