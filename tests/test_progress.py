@@ -82,3 +82,28 @@ def test_other_outputs_have_no_line_that_is_drawn_over(workspace: Workspace, arg
 
 def test_a_log_has_none_either(workspace: Workspace) -> None:
     assert "/6 done" not in workspace.pytest().text
+
+
+@pytest.mark.parametrize("arguments", [(), ("-q",), ("-v",), ("-n", "1"), ("-n", "1", "-q")], ids=" ".join)
+def test_a_line_in_a_log_stands_alone(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+        from pytest_rubrics.session import write_lines
+
+        class Hooks:
+            def __init__(self, config):
+                self.config = config
+
+            @pytest.hookimpl(trylast=True)
+            def pytest_runtest_logreport(self, report):
+                if report.when == "call" and not hasattr(self.config, "workerinput"):
+                    write_lines(self.config, ["rubrics: 1/2 done"])
+
+        def pytest_configure(config):
+            config.pluginmanager.register(Hooks(config))
+        """
+    )
+    pytester.makepyfile("def test_a(): pass\ndef test_b(): pass")
+    lines = pytester.runpytest_subprocess("-p", "no:randomly", *arguments).outlines
+    assert lines.count("rubrics: 1/2 done") == 2

@@ -175,5 +175,7 @@ def write_lines(config: pytest.Config, lines: list[str], **markup: bool) -> None
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
+        if reporter._tw.width_of_current_line:  # with -q pytest does not know of the dots that stand there
+            reporter._tw.line()
         for line in lines:
             reporter.write_line(line, **markup)

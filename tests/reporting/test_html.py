@@ -114,6 +114,7 @@ class TestWithoutABrowser:
         with pytest.raises(ZeroDivisionError):
             build(folder)
         assert (folder / "report.html").read_text(encoding="utf-8") == before
+        assert not list(folder.glob("*.part"))
 
 
 class TestInABrowser:

@@ -51,18 +51,24 @@ def write_html(page: Page, folder: Path) -> Path:
     path = folder / REPORT
     partial = path.with_name(path.name + ".part")
     shutil.rmtree(folder / DATA_FOLDER, ignore_errors=True)
-    with partial.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
-        head, tail = _skeleton(inside)
-        file.write(head)
-        blocks = _Blocks(file if inside else None, folder / DATA_FOLDER)
-        index = _write_texts(page, blocks)
-        said = {name: [row._asdict() for row in conclusions(page, name)] for name in page.benchmarks}
-        plain = {"version": __version__, "blocks": blocks.count, "inside": inside, **page.to_plain(), **index}
-        plain["conclusions"] = said
-        file.write(_data_block("data", plain))
-        file.write(tail)
-    partial.replace(path)
+    try:
+        with partial.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
+            _write_page(page, file, inside, folder / DATA_FOLDER)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return path
+
+
+def _write_page(page: Page, file: io.TextIOWrapper, inside: bool, beside: Path) -> None:
+    head, tail = _skeleton(inside)
+    file.write(head)
+    blocks = _Blocks(file if inside else None, beside)
+    index = _write_texts(page, blocks)
+    said = {name: [row._asdict() for row in conclusions(page, name)] for name in page.benchmarks}
+    plain = {"version": __version__, "blocks": blocks.count, "inside": inside, **page.to_plain(), **index}
+    file.write(_data_block("data", {**plain, "conclusions": said}))
+    file.write(tail)
 
 
 @dataclass(slots=True)
