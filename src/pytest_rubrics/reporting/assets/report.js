@@ -221,7 +221,7 @@ function duration(seconds) {
 function inShort(name) {
   const said = DATA.conclusions[name];
   const topics = [...new Set(said.map((one) => one.topic))];
-  return section(t("inShort"), null, h("dl", { class: "short" }, topics.map((topic) => h("div", {}, h("dt", {}, t("topic_" + topic)),
+  return section(t("inShort"), null, h("dl", { class: "short" }, topics.map((topic) => h("div", {}, h("dt", {}, t(topic === "who" && columnsOf(name).length === 1 ? "topic_result" : "topic_" + topic)),
     said.filter((one) => one.topic === topic).map((one) => h("dd", {}, bdi(one.text[language])))))));
 }
 
