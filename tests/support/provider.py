@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from types import TracebackType
 from typing import Any, Literal
 
@@ -86,6 +89,8 @@ class Provider:
     Args:
         port: Port on 127.0.0.1; 0 takes a free one.
         latency: Seconds before every good reply.
+        latency_spread: Sigma of the logarithm of an answer's latency, whose median is then ``latency``; each question
+            has its own, see ``latency_factor``.
         answers: The answer to a request, as text or as an assistant message. By default a text in the language of the
             question that holds the question's hash.
         answer_bytes: Length of the default answer.
@@ -108,6 +113,7 @@ class Provider:
         *,
         port: int = 0,
         latency: float = 0.0,
+        latency_spread: float = 0.0,
         answers: Callable[[Body], str | Message] | None = None,
         answer_bytes: int = 8192,
         script: Script | Mapping[str, Script] | None = None,
@@ -126,6 +132,7 @@ class Provider:
         self.max_in_flight = 0
         self._port = port
         self._latency = latency
+        self._latency_spread = latency_spread
         self._answers = answers
         self._answer_bytes = answer_bytes
         self._script = script
@@ -272,12 +279,17 @@ class Provider:
                 return Reply(429, body, headers).response()
 
         async def good() -> Reply:
-            await asyncio.sleep(self._latency)
+            await asyncio.sleep(self._latency_of(record))
             return self._good(record, headers)
 
         text = text_of(record.body) if record.kind != "other" else record.path
         effect = self.faults.pick(record.kind, text)
         return await effect(Exchange(request, good)) if effect else (await good()).response()
+
+    def _latency_of(self, record: Recorded) -> float:
+        if record.kind != "answer" or not self._latency_spread:
+            return self._latency
+        return self._latency * latency_factor(question_of(record.body), self._latency_spread)
 
     def _good(self, record: Recorded, headers: dict[str, str]) -> Reply:
         if record.kind != "other":
@@ -355,6 +367,13 @@ def _kind(request: web.BaseRequest, body: Any) -> str:
     return "judge" if str(body.get("model")).rsplit("/", 1)[-1].startswith("judge") else "answer"
 
 
+def latency_factor(question: str, spread: float) -> float:
+    """How much longer than the median the answer to a question takes: lognormal over questions, the same every time."""
+    digest = hashlib.sha256(question.encode("utf-8")).digest()
+    share = (int.from_bytes(digest[:6], "big") + 0.5) / 2**48
+    return math.exp(spread * NormalDist().inv_cdf(share))
+
+
 @contextmanager
 def separate_provider(*arguments: str) -> Iterator[str]:
     """Run the server in a process of its own, with command-line arguments, and give its URL."""
@@ -375,6 +394,7 @@ def main() -> None:
     )
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before every reply")
+    parser.add_argument("--latency-spread", type=float, default=0.0, help="sigma of the logarithm of answers' latency")
     parser.add_argument("--answer-bytes", type=int, default=8192, help="length of an answer")
     parser.add_argument("--data", type=Path, help="published tasks, for the verdicts: a file or a folder")
     options = parser.parse_args()
@@ -382,7 +402,13 @@ def main() -> None:
     terminated = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: terminated.set())
-    with Provider(port=options.port, latency=options.latency, answer_bytes=options.answer_bytes, truth=truth) as server:
+    with Provider(
+        port=options.port,
+        latency=options.latency,
+        latency_spread=options.latency_spread,
+        answer_bytes=options.answer_bytes,
+        truth=truth,
+    ) as server:
         print(server.url, flush=True)
         terminated.wait()
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ from tests.support.provider import (
     Provider,
     criteria_truth_of,
     expert_score,
+    latency_factor,
     published_tasks,
     separate_provider,
     tool_calls,
@@ -374,6 +377,21 @@ def test_wrong_key_is_refused() -> None:
     with Provider(api_key="right") as server:
         assert post(server, chat(), Authorization="Bearer wrong").status_code == 401
         assert post(server, chat(), Authorization="Bearer right").status_code == 200
+
+
+def test_latencies_spread_over_questions_around_the_median() -> None:
+    factors = [latency_factor(f"Question {number}?", 0.8) for number in range(2_000)]
+    assert factors == [latency_factor(f"Question {number}?", 0.8) for number in range(2_000)]
+    logs = [math.log(factor) for factor in factors]
+    assert statistics.fmean(logs) == pytest.approx(0, abs=0.06)
+    assert statistics.stdev(logs) == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_answer_to_a_question_has_its_own_latency_and_the_judges_has_the_median() -> None:
+    slowest = max((f"Question {number}?" for number in range(100)), key=lambda text: latency_factor(text, 2))
+    with Provider(latency=0.02, latency_spread=2) as server:
+        assert post(server, chat(text=slowest)).elapsed.total_seconds() >= 0.02 * latency_factor(slowest, 2) > 0.2
+        assert post(server, chat("judge", slowest)).elapsed.total_seconds() >= 0.02
 
 
 # Faults
