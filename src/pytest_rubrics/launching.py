@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_rubrics.run_loop import keeps_order, may_run, run_by_completion
-from pytest_rubrics.session import WORKER_INPUT, Session, selected_of
+from pytest_rubrics.session import Session, selected_of, told
 
 if TYPE_CHECKING:
     from pytest_rubrics.recorder import Selected
+    from pytest_rubrics.wiring import Seat
 
 
 def check_cache(config: pytest.Config, state: Session) -> None:
@@ -33,6 +34,8 @@ def check_cache(config: pytest.Config, state: Session) -> None:
 def start_engine(session: pytest.Session, state: Session, items: list[pytest.Item]) -> bool | None:
     """Start the engine of this process on its items, and run these in the order in which their grades are ready.
 
+    A worker that gets no tasks needs no engine.
+
     Returns:
         Whether the items have been run; None where another loop has to run them.
 
@@ -40,11 +43,14 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
         UsageError: The cache directory cannot be used.
     """
     from pytest_rubrics.calls.cache import StoreError
-    from pytest_rubrics.wiring import Seat, wire
+    from pytest_rubrics.wiring import wire
 
     config = session.config
     if session.testsfailed and not config.option.continue_on_collection_errors:
         return None  # pytest's own loop says what was wrong with the collection
+    number, count = told(config).get("seat", (0, 1))
+    if number >= count:
+        return None
     state.indices = {item.nodeid: index for index, item in enumerate(items)}
     skipped = {index for index, item in enumerate(items) if _may_be_skipped(item)}
     stops_early = bool(config.getoption("maxfail", 0)) or bool(config.getoption("stepwise", False))
@@ -53,7 +59,7 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
         state.wiring = wire(
             state.plan,
             [(one.plan, one.case) for one in selected],
-            _seat_of(config, Seat),
+            _seat_of(config),
             held_back=skipped,
             stops_early=stops_early,
             warn=partial(state.say, config),
@@ -88,17 +94,23 @@ def _may_be_skipped(item: pytest.Item) -> bool:
     return any(not given or any(isinstance(one, str) or one for one in given) for given in conditions)
 
 
-def _seat_of(config: pytest.Config, seat: Any) -> Any:
-    workerinput = getattr(config, "workerinput", None)
-    if workerinput is None:
-        return seat()
-    told = workerinput[WORKER_INPUT]
-    if told["sign"] is None:
-        return seat(told["seat"], workerinput["workercount"])
-    from pytest_rubrics.workers import goes_on
+def _seat_of(config: pytest.Config) -> Seat:
+    from pytest_rubrics.wiring import Seat
+    from pytest_rubrics.workers import Part, goes_on
 
-    sign = Path(told["sign"])
-    return seat(told["seat"], workerinput["workercount"], lambda: goes_on(sign))
+    said = told(config)
+    if not said:
+        return Seat()
+    number, count = said["seat"]
+    sign = said["sign"]
+    may_launch = partial(goes_on, Path(sign)) if sign else partial(_is_connected, config)
+    return Seat(number, count, may_launch, Part(*said["part"]))
+
+
+def _is_connected(config: pytest.Config) -> bool:
+    """Whether the controller of a worker on another host is still there: execnet then closes the channel at once."""
+    channels = [getattr(plugin, "channel", None) for plugin in config.pluginmanager.get_plugins()]
+    return not any(channel.isclosed() for channel in channels if channel is not None)
 
 
 def tick(config: pytest.Config, state: Session) -> None:

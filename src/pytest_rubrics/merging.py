@@ -58,7 +58,7 @@ def disagreements(runs: Sequence[Run]) -> list[Fault]:
     known: dict[tuple[str, str], tuple[Run, Mapping[str, Any]]] = {}
     faults = []
     for run in runs:
-        for place, settings in _settings(run.manifest):
+        for place, settings in settings_of(run.manifest):
             first, expected = known.setdefault(place, (run, settings))
             for key, found, wanted in differences(settings, expected):
                 message = f"found {found}, expected {wanted} as in {first.folder}."
@@ -131,7 +131,7 @@ def _merged_benchmarks(manifests: Sequence[Manifest]) -> dict[str, Any]:
     return merged
 
 
-def _settings(manifest: Manifest) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+def settings_of(manifest: Manifest) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
     """What must be the same in all runs, by kind and name."""
     yield ("run", "settings"), {"judge": ", ".join(manifest["judge"])}
     for kind in ("models", "judge"):

@@ -5,7 +5,7 @@ Nothing heavy is imported here: a session without a benchmark must not pay for w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from pytest_rubrics.session import (
     is_worker,
     load_plan,
     selected_of,
+    told,
     will_run,
     workspace_root,
     write_lines,
@@ -84,7 +85,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if plan is None:
         return
     state = session.config.stash[SESSION] = Session(plan)
-    if not is_worker(session.config):
+    if is_worker(session.config):
+        if told(session.config)["settings"]:
+            from pytest_rubrics.distributing import check_settings
+
+            check_settings(told(session.config), plan)
+    else:
         from pytest_rubrics.recorder import Recorder
         from pytest_rubrics.records import RunWriter
 
@@ -148,30 +154,44 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a worker which run it belongs to."""
-    state = node.config.stash.get(SESSION, None)
-    if state is None:
-        return
-    if state.workers is None:
-        from pytest_rubrics.workers import Workers
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Learn which workers there will be."""
+    state = config.stash.get(SESSION, None)
+    if state is not None:
+        from pytest_rubrics.distributing import workers_of
 
-        state.workers = Workers()
-    config = state.plan.config
-    node.workerinput[WORKER_INPUT] = {
-        "run": config.run,
-        "started_at": config.started_at,
-        "run_dir": str(config.run_dir),
-        "seat": state.workers.sit(node.gateway.id),
-        "sign": str(state.workers.sign) if node.gateway.spec.popen else None,  # a worker elsewhere cannot see it
-    }
+        state.workers = workers_of(config, state.plan, specs)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker which run it belongs to."""
+    state = node.config.stash.get(SESSION, None)
+    if state is not None:
+        from pytest_rubrics.distributing import told_to
+
+        node.workerinput[WORKER_INPUT] = told_to(node, state)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> object | None:
+    """Hand out items by the seats of the workers; other ways of distribution than the usual one are xdist's own."""
+    state = config.stash.get(SESSION, None)
+    if state is None or state.workers is None or config.getoption("dist") != "load":
+        return None
+    from pytest_rubrics.distributing import scheduler
+
+    return scheduler(config, state)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
     """Free the seat of a worker that is gone, for xdist may start another in its place, and pass on what it said."""
     state = node.config.stash.get(SESSION, None)
     if state and state.workers:
+        from pytest_rubrics.distributing import raise_usage_error
+
+        raise_usage_error(node, error)
         state.workers.leave(node.gateway.id)
         for message in getattr(node, "workeroutput", {}).get(WORKER_INPUT, ()):
             state.say(node.config, message)

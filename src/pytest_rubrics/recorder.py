@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -168,8 +168,6 @@ class Recorder:
         return list({(s.case.task.benchmark, s.case.task.id): s for s in self.selected.values()}.values())
 
     def _write_manifest(self, finished_at: str | None) -> None:
-        from pytest_rubrics.config import settings_without_secrets
-
         plan, config = self.plan, self.plan.config
         options = {
             name: str(value) if name.endswith("_dir") else value
@@ -184,24 +182,34 @@ class Recorder:
             "versions": _versions(),
             "command": sys.argv[1:],
             "options": options,
-            "models": {model.name: settings_without_secrets(model.config) for model in plan.models},
-            "judge": {plan.judge.name: plan.judge.settings()},
-            "benchmarks": {name: self._benchmark_entry(entry) for name, entry in plan.benchmarks.items()},
+            **settings_of(plan, self.selected.values()),
         }
         self.writer.write_manifest(self._manifest)
 
-    def _benchmark_entry(self, plan: BenchmarkPlan) -> dict[str, Any]:
-        return {
-            "title": plan.benchmark.spec.title,
-            "source": plan.data.origin,
-            "sha256": plan.data.checksum,
-            "tasks": len(plan.data.tasks),
-            "scoring": asdict(plan.benchmark.scoring),
-            "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
-            "prompts_sha256": plan.prompts_sha256,
-            "subsets": list(dict.fromkeys(task.subset for task in plan.data.tasks)),
-            "selected": [item.case.id for item in self.selected.values() if item.plan is plan],
-        }
+
+def settings_of(plan: Plan, selected: Iterable[Selected] = ()) -> dict[str, Any]:
+    """Models, judge and benchmarks of a plan, as they stand in a manifest."""
+    from pytest_rubrics.config import settings_without_secrets
+
+    return {
+        "models": {model.name: settings_without_secrets(model.config) for model in plan.models},
+        "judge": {plan.judge.name: plan.judge.settings()},
+        "benchmarks": {name: _benchmark_entry(entry, selected) for name, entry in plan.benchmarks.items()},
+    }
+
+
+def _benchmark_entry(plan: BenchmarkPlan, selected: Iterable[Selected]) -> dict[str, Any]:
+    return {
+        "title": plan.benchmark.spec.title,
+        "source": plan.data.origin,
+        "sha256": plan.data.checksum,
+        "tasks": len(plan.data.tasks),
+        "scoring": asdict(plan.benchmark.scoring),
+        "judging": plan.benchmark.spec.judging.model_dump(exclude_none=True),
+        "prompts_sha256": plan.prompts_sha256,
+        "subsets": list(dict.fromkeys(task.subset for task in plan.data.tasks)),
+        "selected": [item.case.id for item in selected if item.plan is plan],
+    }
 
 
 @cache

@@ -81,19 +81,34 @@ def load_plan(config: pytest.Config) -> Plan | None:
 
     given = {option.key: getattr(config.option, option.dest) for option in OPTIONS}
     cwd = config.invocation_params.dir
-    settled = _as_told(read_options(given, os.environ, root, cwd), config)
-    will_call = will_run(config) and not settled.estimate and not is_worker(config)
+    environment = {**told(config).get("environment", {}), **os.environ}
+    settled = _as_told(read_options(given, environment, root, cwd), config, root)
+    will_call = will_run(config) and not settled.estimate and not is_worker(config) and not _calls_elsewhere(config)
     return make_plan(settled, Workspace(root), paths, cwd, will_call=will_call)
 
 
-def _as_told(settled: RunConfig, config: pytest.Config) -> RunConfig:
+def _calls_elsewhere(config: pytest.Config) -> bool:
+    """Whether only workers on other hosts call, which have keys of their own."""
+    specs = getattr(config.option, "tx", None) or []
+    return bool(specs) and not any("popen" in spec.rpartition("*")[2].split("//") for spec in specs)
+
+
+def told(config: pytest.Config) -> Mapping[str, Any]:
+    """What the controller has told this worker; nothing in a process that is none."""
+    said: Mapping[str, Any] = getattr(config, "workerinput", {}).get(WORKER_INPUT, {})
+    return said
+
+
+def _as_told(settled: RunConfig, config: pytest.Config, root: Path) -> RunConfig:
     """The options of a worker, which belongs to the run of its controller."""
-    told = getattr(config, "workerinput", {}).get(WORKER_INPUT)
-    if not told:
+    said = told(config)
+    if not said:
         return settled
-    run_dir = Path(told["run_dir"])
+    run_dir = Path(said["run_dir"])
+    if said["elsewhere"]:
+        run_dir = root / "reports" / run_dir.name
     cache_dir = run_dir / "replies" if settled.cache_mode == "off" else settled.cache_dir
-    return replace(settled, run=told["run"], started_at=told["started_at"], run_dir=run_dir, cache_dir=cache_dir)
+    return replace(settled, run=said["run"], started_at=said["started_at"], run_dir=run_dir, cache_dir=cache_dir)
 
 
 def given_paths(config: pytest.Config) -> list[Path]:

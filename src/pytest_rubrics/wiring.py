@@ -31,6 +31,7 @@ from pytest_rubrics.ordering import order_of_beginning
 from pytest_rubrics.plan import BenchmarkPlan, Case, Plan, Templates, criteria_per_call
 from pytest_rubrics.progress import Snapshot
 from pytest_rubrics.variables import UnsetVariableError
+from pytest_rubrics.workers import WHOLE, Part
 
 if TYPE_CHECKING:
     from pytest_rubrics.answering.serving import Lease
@@ -44,14 +45,20 @@ class Seat:
     """Which of the processes of a run this one is.
 
     Attributes:
-        number: Counted from 0.
-        count: Number of processes that call.
+        number: Counted from 0, among those that share its cache.
+        count: Number of processes that call and share its cache.
         may_launch: False once this process should start nothing more.
+        part: What of items, slots and money falls to these processes; the rest is for hosts with caches of their own.
     """
 
     number: int = 0
     count: int = 1
     may_launch: Callable[[], bool] = lambda: True
+    part: Part = WHOLE
+
+    def share(self, limit: int) -> int:
+        """Slots of this process."""
+        return share_of(len(self.part.of(limit)), self.number, self.count)
 
 
 def wire(
@@ -81,11 +88,14 @@ def wire(
     wiring = Wiring(plan, seat, ReplyStore(plan.config.cache_dir, warn=warn))
     engine = wiring.engine
     engine.jobs = wiring.jobs(cases)
-    engine.held_back = frozenset(held_back)
+    mine, everything = seat.part.of(len(cases)), range(len(cases))
+    engine.held_back = frozenset(held_back) | (frozenset(everything) - frozenset(mine))
     if stops_early:
-        engine.lead = max(1, share_of(plan.config.concurrency, seat.number, seat.count))
+        engine.lead = max(1, seat.share(plan.config.concurrency))
     else:
-        engine.order = order_of_beginning(expected or [None] * len(cases), seat.number, seat.count)
+        known = [expected[index] if expected else None for index in mine]
+        engine.order = [mine[place] for place in order_of_beginning(known, seat.number, seat.count)]
+        engine.order += [index for index in everything if index not in mine]
     engine.launch()
     return wiring
 
@@ -116,7 +126,7 @@ class Wiring:
             run=config.run,
             started_at=config.started_at,
             mode=config.cache_mode,
-            max_cost=config.max_cost,
+            max_cost=None if config.max_cost is None else config.max_cost * self.seat.part.share,
             may_launch=self.seat.may_launch,
         )
         self.engine = Engine(Grader(self.gateway, config.retry), jobs=())
@@ -306,9 +316,9 @@ class Wiring:
 
     def _pool(self, name: str, limit: int) -> Slots:
         if name not in self._pools:
-            share = share_of(limit, self.seat.number, self.seat.count)
-            if limit < self.seat.count:
-                self._pools[name] = SharedSlots(self.plan.config.cache_dir / "slots" / _short(name), limit)
+            share, shared = self.seat.share(limit), len(self.seat.part.of(limit))
+            if shared < self.seat.count:
+                self._pools[name] = SharedSlots(self.plan.config.cache_dir / "slots" / _short(name), shared)
             else:
                 self._pools[name] = LocalSlots(share, self.engine.wake)
         return self._pools[name]
