@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import execnet
 import pytest
 
 from pytest_rubrics import merging
 from pytest_rubrics.recorder import settings_of
 from pytest_rubrics.scheduling import TaskScheduling
-from pytest_rubrics.workers import HERE, Workers, callers_of, host_of, is_elsewhere
+from pytest_rubrics.workers import EXECMODEL, HERE, Workers, callers_of, host_of, is_elsewhere, place_of
 
 if TYPE_CHECKING:
     from execnet import XSpec
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_rubrics.plan import Plan
     from pytest_rubrics.session import Session
 
+REACH_WITHIN = 60.0  # seconds in which a host must let a worker start
 _PREFIX = "RUBRICS_"
 
 
@@ -71,13 +75,7 @@ def scheduler(config: pytest.Config, state: Session) -> TaskScheduling:
     recorder, workers = state.recorder, state.workers
     assert recorder is not None
     assert workers is not None
-    return TaskScheduling(
-        workers,
-        expected=len(workers.seats),
-        is_task=lambda nodeid: nodeid in recorder.selected,
-        report=lambda report: config.hook.pytest_collectreport(report=report),
-        longest=config.getoption("maxschedchunk"),
-    )
+    return TaskScheduling(workers, config, lambda nodeid: nodeid in recorder.selected, expected=len(workers.seats))
 
 
 def raise_usage_error(node: Any, error: object) -> None:
@@ -89,6 +87,35 @@ def raise_usage_error(node: Any, error: object) -> None:
     _, found, message = str(error or "").partition("UsageError: ")
     if found:
         raise pytest.UsageError(f"on {host_of(node.gateway.spec)}: {message.strip()}")
+
+
+def move_from_dead_host(node: Any, workers: Workers) -> str | None:
+    """Let the worker that xdist will start for a lost one run on another host when its own cannot be reached.
+
+    It takes the same seat, so it goes on with what was left of its host's part.
+
+    Returns:
+        What there is to say.
+    """
+    spec = node.gateway.spec
+    if not is_elsewhere(spec) or _can_be_reached(place_of(spec)):
+        return None
+    for place in workers.callers:
+        if place != place_of(spec) and _can_be_reached(place):
+            node.gateway.spec = execnet.XSpec(EXECMODEL + place)
+            node.gateway.spec.in_place_of = host_of(spec)
+            return f"{place_of(spec)} cannot be reached: what was left for it goes on at {place}"
+    return None
+
+
+def _can_be_reached(place: str) -> bool:
+    """Whether a worker could start there; tried in a process of its own, for execnet leaves open what has failed."""
+    command = [sys.executable, "-c", "import execnet, sys; execnet.makegateway(sys.argv[1]).exit()", place]
+    try:
+        tried = subprocess.run(command, capture_output=True, timeout=REACH_WITHIN, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return False
+    return tried.returncode == 0
 
 
 def _limits(plan: Plan) -> Iterator[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,14 +103,15 @@ def _seat_of(config: pytest.Config) -> Seat:
         return Seat()
     number, count = said["seat"]
     sign = said["sign"]
-    may_launch = partial(goes_on, Path(sign)) if sign else partial(_is_connected, config)
+    may_launch = partial(goes_on, Path(sign)) if sign else _connection(config)
     return Seat(number, count, may_launch, Part(*said["part"]))
 
 
-def _is_connected(config: pytest.Config) -> bool:
-    """Whether the controller of a worker on another host is still there: execnet then closes the channel at once."""
-    channels = [getattr(plugin, "channel", None) for plugin in config.pluginmanager.get_plugins()]
-    return not any(channel.isclosed() for channel in channels if channel is not None)
+def _connection(config: pytest.Config) -> Callable[[], bool]:
+    """Tells a worker on another host whether its controller is there: else execnet closes the channel at once."""
+    plugins = (plugin for _, plugin in config.pluginmanager.list_name_plugin())
+    channels = [plugin.channel for plugin in plugins if hasattr(plugin, "channel")]
+    return lambda: not any(channel.isclosed() for channel in channels)
 
 
 def tick(config: pytest.Config, state: Session) -> None:

@@ -189,10 +189,13 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     """Free the seat of a worker that is gone, for xdist may start another in its place, and pass on what it said."""
     state = node.config.stash.get(SESSION, None)
     if state and state.workers:
-        from pytest_rubrics.distributing import raise_usage_error
+        from pytest_rubrics.distributing import move_from_dead_host, raise_usage_error
 
         raise_usage_error(node, error)
         state.workers.leave(node.gateway.id)
+        moved = move_from_dead_host(node, state.workers) if error else None
+        if moved:
+            state.say(node.config, moved)
         for message in getattr(node, "workeroutput", {}).get(WORKER_INPUT, ()):
             state.say(node.config, message)
 

@@ -38,17 +38,15 @@ class TaskScheduling:
 
     Attributes:
         workers: The seats of the workers.
-        expected: Workers that take part from the start.
+        config: The controller's configuration; other plugins look for it here.
         is_task: Whether the item of a node id is a task; other items go to any worker.
-        report: Takes the report of a collection that failed.
-        longest: Most items that are handed over at once, or None.
+        expected: Workers that take part from the start.
     """
 
     workers: Workers
-    expected: int
+    config: pytest.Config
     is_task: Callable[[str], bool]
-    report: Callable[[pytest.CollectReport], object]
-    longest: int | None = None
+    expected: int
     _collections: dict[Node, Sequence[str]] = field(default_factory=dict)
     _given: dict[Node, list[int]] = field(default_factory=dict)
     _tasks: Mapping[str, deque[int]] = field(default_factory=dict)
@@ -155,11 +153,11 @@ class TaskScheduling:
         if self._items is None or node.shutting_down or node not in self._collections:
             return
         seat = self.workers.seats[node.gateway.id]
-        given = self._given[node]
+        given, longest = self._given[node], self.config.getoption("maxschedchunk")
         for queue, takers in self._sources(seat):
             wanted = max(QUEUED, len(queue) // takers // 4)
-            if self.longest is not None:
-                wanted = max(QUEUED, min(wanted, self.longest))
+            if longest is not None:
+                wanted = max(QUEUED, min(wanted, longest))
             if len(given) >= max(QUEUED, wanted // 2):
                 return
             sent = [queue.popleft() for _ in range(min(len(queue), wanted - len(given)))]
@@ -184,5 +182,6 @@ class TaskScheduling:
             f"Worker {node.gateway.id} collected other items than the first: {len(missing)} are missing "
             f"{missing[:3]}, {len(more)} are more {more[:3]}, or their order differs."
         )
-        self.report(pytest.CollectReport(node.gateway.id, "failed", message, []))
+        report = pytest.CollectReport(node.gateway.id, "failed", message, [])
+        self.config.hook.pytest_collectreport(report=report)
         return False

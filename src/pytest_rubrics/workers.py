@@ -17,6 +17,7 @@ from pytest_rubrics.calls import locks
 if TYPE_CHECKING:
     from execnet import XSpec
 
+EXECMODEL = "execmodel=main_thread_only//"  # xdist puts it before every spec
 HERE = "popen"  # the host of workers that `-n` starts
 
 
@@ -74,8 +75,13 @@ class Seat:
 
 
 def host_of(spec: XSpec) -> str:
-    """Whose cache the workers of an execnet spec use: equal specs are one host, with one folder."""
-    return str(spec).removeprefix("execmodel=main_thread_only//")
+    """The host of a worker's execnet spec: equal specs are one host, with one folder and one cache."""
+    return str(spec.in_place_of or place_of(spec))
+
+
+def place_of(spec: XSpec) -> str:
+    """Where a worker really runs: elsewhere than on its host, once that has died."""
+    return str(spec).removeprefix(EXECMODEL)
 
 
 def is_elsewhere(spec: XSpec) -> bool:

@@ -87,7 +87,8 @@ class Provider:
     """The server. Used as a context manager; raises at the end what went wrong inside, such as in ``answers``.
 
     Args:
-        port: Port on 127.0.0.1; 0 takes a free one.
+        host: Address that it listens at.
+        port: Port; 0 takes a free one.
         latency: Seconds before every good reply.
         latency_spread: Sigma of the logarithm of an answer's latency, whose median is then ``latency``; each question
             has its own, see ``latency_factor``.
@@ -111,6 +112,7 @@ class Provider:
     def __init__(
         self,
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         latency: float = 0.0,
         latency_spread: float = 0.0,
@@ -130,6 +132,7 @@ class Provider:
     ) -> None:
         self.faults = Faults()
         self.max_in_flight = 0
+        self._host = host
         self._port = port
         self._latency = latency
         self._latency_spread = latency_spread
@@ -235,8 +238,8 @@ class Provider:
         await runner.setup()
         try:
             # The usual backlog of 128 makes a burst of connections wait a second for the kernel's next try.
-            await web.TCPSite(runner, "127.0.0.1", self._port, backlog=4096).start()
-            self._started.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
+            await web.TCPSite(runner, self._host, self._port, backlog=4096).start()
+            self._started.set_result(f"http://{self._host}:{runner.addresses[0][1]}")
             await self._closing.wait()
         finally:
             await runner.cleanup()

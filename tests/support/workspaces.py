@@ -113,7 +113,7 @@ class Workspace:
         # With a blank between, pytest would take a folder outside the workspace for its root folder.
         source = ["=".join(self.source)] if self.source else []
         return subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--run-dir", run, *source, *arguments],
+            [sys.executable, "-m", "pytest", f"--run-dir={run}", *source, *arguments],
             cwd=self.root,
             env={**_environment(), **variables},
             stdin=subprocess.DEVNULL,
