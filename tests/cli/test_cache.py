@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
+from pytest_rubrics.calls.cache import ReplyStore
 from pytest_rubrics.cli.cache import _size
 from tests.support.command import rubrics
 from tests.support.provider import Provider
@@ -60,6 +64,22 @@ class TestImport:
         assert found.stdout.startswith("2 rows stored")
         again = rubrics(tmp_path, "cache", "import", spilled.name, "--cache-dir", "replies")
         assert again.stdout.startswith("0 rows stored")
+
+    def test_takes_over_what_another_hosts_cache_holds(self, tmp_path: Path) -> None:
+        answers: dict[str, JsonValue] = {f"key {n}": {"content": "答案" * n} for n in range(250)}
+        with closing(ReplyStore(tmp_path / "host", warn=print)) as store:
+            asyncio.run(store.put({"a": 1, **answers}))
+        with closing(ReplyStore(tmp_path / "replies", warn=print)) as store:
+            asyncio.run(store.put({"a": 2}))
+        found = rubrics(tmp_path, "cache", "import", "host", "--cache-dir", "replies")
+        assert found.stdout == "250 rows stored; those that were there already stay as they are.\n", found.stderr
+        with closing(ReplyStore(tmp_path / "replies", warn=print)) as store:
+            assert (store.get("a"), store.get("key 249")) == (2, {"content": "答案" * 249})
+
+    def test_a_folder_that_is_no_cache_is_a_fault(self, tmp_path: Path) -> None:
+        found = rubrics(tmp_path, "cache", "import", ".", "--cache-dir", "replies")
+        assert found.returncode == 4
+        assert "there is no cache of replies" in found.stderr
 
     @pytest.mark.parametrize(("text", "complaint"), [("{}\n", ":1: not {"), (None, "No such file or directory")])
     def test_another_file_is_a_fault(self, text: str | None, complaint: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
@@ -325,6 +326,22 @@ class ReplyStore:
                     case _:
                         raise StoreError(f'{path}:{number}: not {{"key": ..., "value": ...}}. Name a spilled file.')
         return self._writer.submit(partial(_add_missing, rows=rows)).result()
+
+    def import_from(self, other: ReplyStore) -> int:
+        """Store the rows of another store; a row that is present already stays as it is.
+
+        Returns:
+            The number of rows stored.
+
+        Raises:
+            StoreError: The other store holds what this package did not write.
+            StoreFullError: They cannot be stored.
+        """
+        self._check_process()
+        count, entries = 0, other.entries()
+        while rows := dict(islice(entries, 100)):  # a large cache does not fit into memory
+            count += self._writer.submit(partial(_add_missing, rows=rows)).result()
+        return count
 
     def close(self) -> None:
         """Write what is queued, give back the claims, and close everything. A second call does nothing."""

@@ -45,12 +45,17 @@ def stats(options: argparse.Namespace) -> None:
 
 @command(
     "cache import",
-    "store the replies of a file that a run with a full disk left behind",
-    argument("file", metavar="FILE", type=Path, help="the file that the run named"),
+    "store the replies of a file that a run with a full disk left behind, or of another host's cache",
+    argument("file", metavar="PATH", type=Path, help="the file that the run named, or a copy of a cache's folder"),
     _CACHE_DIR,
 )
 def import_spilled(options: argparse.Namespace) -> None:
-    """Store spilled replies."""
+    """Store spilled replies, or those of another cache."""
+    if options.file.is_dir():
+        _must_exist(options.file)
+        with _opened(_folder(options.cache_dir)) as store, _opened(options.file) as other:
+            say(f"{store.import_from(other)} rows stored; those that were there already stay as they are.")
+        return
     with _opened(_folder(options.cache_dir)) as store:
         count = store.import_spilled(options.file)
     say(f"{count} rows stored; those that were there already stay as they are. {options.file} is no longer needed.")
