@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ def running_loop() -> Iterator[Callable[[Callable[[], Awaitable[T]]], T]]:
     Connections stay open from one coroutine to the next.
     """
     loop = asyncio.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="test-loop"))  # LiteLLM does part of a call there
 
     async def call(work: Callable[[], Awaitable[T]]) -> T:
         return await work()
