@@ -59,6 +59,26 @@ def test_judges_of_two_runs_are_set_beside_each_other(tmp_path: Path) -> None:
     assert any("of the criteria alike; Krippendorff's alpha 0." in text for text in found["trust"])
 
 
+def test_two_runs_of_a_model_say_what_changed(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / name, tasks=40, models=("alpha",), seed=n) for n, name in enumerate(("old", "new"))]
+    page = Page([RunView(open_run(folder), {}) for folder in folders])
+    found = said(*folders)
+    assert "who" not in found
+    assert len(found["change"]) == 2
+    for part, text in zip(page.differences(*page.columns), found["change"], strict=True):
+        assert text.startswith(f"{part['track']}: ")
+        assert f"{part['value']:+.3f} (" in text
+        assert ("can be told" in text) == (part["p"] >= 0.05)
+        assert (" is better in new than in old, by +" in text) == (part["p"] < 0.05 and part["value"] > 0)
+
+
+def test_what_changed_is_told_of_each_model_and_who_is_ahead_too(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / name, tasks=20, seed=n) for n, name in enumerate(("old", "new"))]
+    found = said(*folders)
+    assert [("alpha" in text, "beta" in text) for text in found["change"]] == [(True, False), (False, True)] * 2
+    assert len(found["who"]) == 2
+
+
 def test_every_sentence_is_there_in_both_languages(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", tasks=30)
     english, chinese = said(folder), said(folder, language="zh")

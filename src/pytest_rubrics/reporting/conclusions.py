@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from pytest_rubrics.reporting.report_data import ColumnName, Page
@@ -25,6 +26,9 @@ _WORDS: dict[Language, dict[str, str]] = {
         "passes": " and passes {rate}",
         "ahead": "{first} is ahead with a mean of {mean}; of {second}, the next, by {difference}",
         "level": "{first} has the highest mean, {mean}, but no difference to {level} can be told",
+        "better": "{model} is better in {after} than in {before}, by {difference}",
+        "worse": "{model} is worse in {after} than in {before}, by {difference}",
+        "unchanged": "no difference of {model} between {before} and {after} can be told: {difference}",
         "subsets": "{first} is best in {best} and weakest in {worst}",
         "at": "{name} ({value})",
         "overlap": ", but their intervals overlap",
@@ -51,6 +55,9 @@ _WORDS: dict[Language, dict[str, str]] = {
         "passes": "，通过率 {rate}",
         "ahead": "{first} 领先，平均 {mean}；比第二名 {second} 高 {difference}",
         "level": "{first} 平均最高，为 {mean}，但与 {level} 的差异不能确定",
+        "better": "{model} 在 {after} 中好于 {before}，差 {difference}",
+        "worse": "{model} 在 {after} 中差于 {before}，差 {difference}",
+        "unchanged": "{model} 在 {before} 与 {after} 之间的差异不能确定：{difference}",
         "subsets": "{first} 在 {best} 最好，在 {worst} 最弱",
         "at": "{name}（{value}）",
         "overlap": "，但二者区间重叠",
@@ -75,7 +82,7 @@ class Conclusion(NamedTuple):
     """One sentence.
 
     Attributes:
-        topic: The question it answers: ``who``, ``where``, ``what`` or ``trust``.
+        topic: The question it answers: ``change``, ``who``, ``where``, ``what`` or ``trust``.
         text: The sentence in each language.
     """
 
@@ -120,7 +127,10 @@ class _Writer:
         if not self._standings:
             yield "who", self._nothing()
         for standing in self._standings:
-            yield "who", self._under(standing, self._who(standing), judged=True)
+            yield from (("change", self._under(standing, text, judged=True)) for text in self._changes(standing))
+        for standing in self._standings:
+            if len(standing.columns) == 1 or len({name.model for name in standing.columns}) > 1:
+                yield "who", self._under(standing, self._who(standing), judged=True)
         for standing in self._standings:
             if standing.judge == self._judges[0]:
                 for topic, text in (("where", self._where(standing)), ("what", self._what(standing))):
@@ -168,6 +178,24 @@ class _Writer:
             return str(show(found["value"]))
         low, high = found["ci95"]
         return self._say("interval", value=show(found["value"]), low=show(low), high=show(high))
+
+    def _changes(self, standing: _Standing) -> Iterator[str]:
+        """Each model in each run, and in the one before; the comparison was planned, so it is not corrected."""
+        by_model: dict[str, list[ColumnName]] = defaultdict(list)
+        for name in sorted(standing.columns):
+            by_model[name.model].append(name)
+        for model, columns in by_model.items():
+            for before, after in pairwise(columns):
+                found = self._lead(after, before, standing.track)
+                if found is None or found["value"] is None:
+                    continue
+                told = found["p"] is not None and found["p"] < ALPHA
+                word = "unchanged" if not told else "better" if found["value"] > 0 else "worse"
+                difference = self._estimate(found, "{:+.3f}".format)
+                if found["p"] is not None:
+                    difference += f", {p_words(found['p'])}"
+                runs = {"before": self._page.views[before.run].name, "after": self._page.views[after.run].name}
+                yield self._say(word, model=model, difference=difference, **runs)
 
     def _who(self, standing: _Standing) -> str:
         first, *others = standing.columns

@@ -342,7 +342,7 @@ function repeats(name) {
 function agreement(name) {
   const found = [
     ...columnsOf(name).filter((n) => DATA.columns[n].panel).map((n) => ({ n, panel: DATA.columns[n].panel, title: named(n) })),
-    ...Object.entries(DATA.benchmarks[name].joint_panels).map(([model, panel]) => ({ n: columnsOf(name).find((n) => DATA.columns[n].model === model), panel, title: [bdi(model), h("span", { class: "muted" }, " ", t("jointAnswers", { n: panel.answers }))] })),
+    ...Object.entries(DATA.benchmarks[name].joint_panels).map(([model, panel]) => ({ n: columnsOf(name).find((n) => DATA.columns[n].model === model), panel, title: [bdi(model), h("span", { class: "muted" }, " · ", t("jointAnswers", { n: panel.answers }))] })),
   ];
   if (!found.length) return null;
   const shown = (estimate, show) => ({ content: estimate ? [h("strong", {}, show(estimate.value)), h("span", { class: "small muted" }, estimate.ci95 ? interval(estimate, show) : "")] : "–", class: "number" });
