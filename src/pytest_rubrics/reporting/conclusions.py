@@ -24,11 +24,11 @@ _WORDS: dict[Language, dict[str, str]] = {
         "more": "{n} more",
         "alone": "{first} has a mean of {mean}{passes}",
         "passes": " and passes {rate}",
-        "ahead": "{first} is ahead with a mean of {mean}; of {second}, the next, by {difference}",
+        "ahead": "{first} is ahead, with a mean of {mean}; {second} is next, {difference} behind ({p})",
         "level": "{first} has the highest mean, {mean}, but no difference to {level} can be told",
         "better": "{model} is better in {after} than in {before}, by {difference}",
         "worse": "{model} is worse in {after} than in {before}, by {difference}",
-        "unchanged": "no difference of {model} between {before} and {after} can be told: {difference}",
+        "unchanged": "{model} differs in {after} from {before} by {difference}, which may be chance",
         "subsets": "{first} is best in {best} and weakest in {worst}",
         "at": "{name} ({value})",
         "overlap": ", but their intervals overlap",
@@ -53,11 +53,11 @@ _WORDS: dict[Language, dict[str, str]] = {
         "more": "另外 {n} 个",
         "alone": "{first} 平均 {mean}{passes}",
         "passes": "，通过率 {rate}",
-        "ahead": "{first} 领先，平均 {mean}；比第二名 {second} 高 {difference}",
+        "ahead": "{first} 领先，平均 {mean}；第二名 {second} 低 {difference}（{p}）",
         "level": "{first} 平均最高，为 {mean}，但与 {level} 的差异不能确定",
         "better": "{model} 在 {after} 中好于 {before}，差 {difference}",
         "worse": "{model} 在 {after} 中差于 {before}，差 {difference}",
-        "unchanged": "{model} 在 {before} 与 {after} 之间的差异不能确定：{difference}",
+        "unchanged": "{model} 在 {after} 与 {before} 之间相差 {difference}，可能出于偶然",
         "subsets": "{first} 在 {best} 最好，在 {worst} 最弱",
         "at": "{name}（{value}）",
         "overlap": "，但二者区间重叠",
@@ -96,6 +96,12 @@ class _Standing(NamedTuple):
     track: str
     judge: str
     columns: Sequence[ColumnName]
+
+    @property
+    def latest(self) -> list[ColumnName]:
+        """Those of the last run of each model."""
+        last = {name.model: name for name in sorted(self.columns)}
+        return [name for name in self.columns if last[name.model] == name]
 
 
 def conclusions(page: Page, benchmark: str) -> list[Conclusion]:
@@ -198,13 +204,13 @@ class _Writer:
                 yield self._say(word, model=model, difference=difference, **runs)
 
     def _who(self, standing: _Standing) -> str:
-        first, *others = standing.columns
+        first, *others = standing.latest
         mean = self._estimate(self._mean(first, standing.track))
         if not others:
             rate = self._tracks(first)[standing.track]["pass_rate"]
             passes = self._say("passes", rate=self._estimate(rate, percent)) if rate else ""
             return self._say("alone", first=self._name(first), mean=mean, passes=passes)
-        count = len(standing.columns) * (len(standing.columns) - 1) // 2
+        count = len(standing.latest) * (len(standing.latest) - 1) // 2
         found = {other: self._lead(first, other, standing.track) for other in others}
         level = [
             name for name, lead in found.items() if lead is None or lead["p"] is None or lead["p"] * count >= ALPHA
@@ -214,10 +220,8 @@ class _Writer:
         lead = found[others[0]] or {}
         p = p_words(min(1.0, lead["p"] * count))
         corrected = self._say("corrected", p=p, n=count) if count > 1 else p
-        difference = f"{self._estimate(lead)}, {corrected}"
-        return self._say(
-            "ahead", first=self._name(first), mean=mean, second=self._name(others[0]), difference=difference
-        )
+        second = {"second": self._name(others[0]), "difference": self._estimate(lead), "p": corrected}
+        return self._say("ahead", first=self._name(first), mean=mean, **second)
 
     def _lead(self, first: ColumnName, other: ColumnName, track: str) -> dict[str, Any] | None:
         slices = self._page.differences(other, first)
@@ -230,7 +234,7 @@ class _Writer:
         return self._words["and"].join(shown)
 
     def _where(self, standing: _Standing) -> str | None:
-        first = standing.columns[0]
+        first = standing.latest[0]
         tracks = {result.subset: result.facts.track for result in self._page.results(first)}
         found = [
             (name, part["mean"])
@@ -251,7 +255,7 @@ class _Writer:
         return text if apart else text + self._words["overlap"]
 
     def _what(self, standing: _Standing) -> str | None:
-        first, *others = standing.columns
+        first, *others = standing.latest
         tags = self._tags(first, standing.track)
         if len(tags) < 2:
             return None
@@ -301,7 +305,7 @@ class _Writer:
         if not self._standings:
             return ""
         standing = self._standings[0]
-        first = standing.columns[0]
+        first = standing.latest[0]
         bounds = self._tracks(first)[standing.track]["exclusion_bounds"]
         if not bounds:
             return ""
@@ -316,6 +320,6 @@ class _Writer:
         """For each track, the order of the models under each judge; empty where there is nothing to compare."""
         by_track: dict[str, list[tuple[str, ...]]] = {}
         for standing in self._standings:
-            by_track.setdefault(standing.track, []).append(tuple(self._name(name) for name in standing.columns))
+            by_track.setdefault(standing.track, []).append(tuple(name.model for name in standing.latest))
         several = [found for found in by_track.values() if len(found) > 1 and len(found[0]) > 1]
         return several if len(several) == len(by_track) else []
