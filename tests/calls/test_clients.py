@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -413,3 +414,11 @@ def test_nothing_but_the_slots_limits_the_calls_in_flight(both: Both, client: Cl
 
         both.run(together)
         assert server.max_in_flight == 600
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_only_the_first_call_freezes_the_heap(both: Both, client: Client) -> None:
+    both.outcome(client, REQUEST)
+    frozen = gc.get_freeze_count()
+    both.outcome(client, REQUEST)
+    assert gc.get_freeze_count() <= frozen
