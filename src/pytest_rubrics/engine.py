@@ -19,7 +19,7 @@ from pytest_rubrics.quiet import without_warnings
 
 T = TypeVar("T")
 
-FINISHED_AHEAD = 1_000  # grades that may wait for their tests; bounds the memory of a long replay
+FINISHED_AHEAD = 250  # grades that may wait for their tests; bounds the memory of a long replay
 THREADS = "rubrics-engine"
 GRACE = 3.0  # seconds that calls in flight get to arrive after the run was stopped
 

@@ -308,6 +308,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     plain: dict[str, Any] = {}
     if report.when == "setup" and GRADE in item.stash:
         plain["grade"] = item.stash[GRADE]
+        del item.stash[GRADE]  # items stay to the end, and answers are long
         report.duration = max(report.duration, _seconds_called(plain["grade"]))
     if report.when == "teardown" and state.wiring is not None:
         plain["progress"] = state.wiring.snapshot().to_plain()
@@ -346,13 +347,18 @@ class ControllerHooks:
     recorder: Recorder
     progress: ProgressLine
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Hand a report to the book."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        """Hand a report to the book; once all have seen it, its grade is dropped, for pytest keeps all reports."""
+        if report.nodeid in self.recorder.selected:
+            self._take(report)
+        result = yield
+        getattr(report, "rubrics", {}).pop("grade", None)
+        return result
+
+    def _take(self, report: pytest.TestReport) -> None:
         from pytest_rubrics.reports import take_report
 
-        if report.nodeid not in self.recorder.selected:
-            return
         take_report(self.recorder, report)
         plain = getattr(report, "rubrics", {}).get("progress")
         if plain:
