@@ -114,8 +114,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "grade" not in metafunc.fixturenames:
         return
     entry = entry_for(metafunc.config, metafunc.definition.path)
+    names = {name for case in entry.cases.values() for name in case.task.markers}
+    marks = {name: getattr(pytest.mark, name) for name in names}  # one object for all items: there are many
     parameters = [
-        pytest.param(case, id=id_, marks=[getattr(pytest.mark, marker) for marker in case.task.markers])
+        pytest.param(case, id=id_, marks=[marks[name] for name in case.task.markers])
         for id_, case in entry.cases.items()
     ]
     metafunc.parametrize("grade", parameters, indirect=True)
@@ -349,11 +351,15 @@ class ControllerHooks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        """Hand a report to the book; once all have seen it, its grade is dropped, for pytest keeps all reports."""
-        if report.nodeid in self.recorder.selected:
+        """Hand a report to the book; once all have seen it, it is made small, for pytest keeps all reports."""
+        is_ours = report.nodeid in self.recorder.selected
+        if is_ours:
             self._take(report)
         result = yield
-        getattr(report, "rubrics", {}).pop("grade", None)
+        if is_ours:
+            vars(report).pop("rubrics", None)
+            if report.passed and report.when != "call":
+                report.keywords = {}
         return result
 
     def _take(self, report: pytest.TestReport) -> None:
