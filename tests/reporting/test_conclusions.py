@@ -92,6 +92,14 @@ def test_what_was_excluded_is_named_as_a_reason_for_doubt(tmp_path: Path) -> Non
     assert "could bring the mean of alpha to between" in found["trust"][0]
 
 
+def test_a_model_without_a_score_is_named(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", tasks=30)
+    path = folder / "results.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if '"model": "alpha"' in line), encoding="utf-8")
+    assert "Nothing was scored of beta." in said(folder)["trust"]
+
+
 def test_a_run_without_a_grade_says_so(tmp_path: Path) -> None:
     found = said(write_run(tmp_path / "run", tasks=6, kind=Kind(unfinished=1.1)))
     assert found["who"] == ["Nothing was scored, most often because of excluded: interrupted."]

@@ -43,6 +43,7 @@ _WORDS: dict[Language, dict[str, str]] = {
         "disorder": "The judges do not put the models in the same order",
         "none": "Nothing was scored, most often because of {reason}",
         "nothing": "Nothing was scored",
+        "unscored": "Nothing was scored of {names}",
         "interval": "{value} ({low} to {high})",
         "corrected": "{p}, corrected for {n} pairs",
     },
@@ -72,6 +73,7 @@ _WORDS: dict[Language, dict[str, str]] = {
         "disorder": "各评审给出的模型排序不同",
         "none": "没有任何得分，最常见的原因是 {reason}",
         "nothing": "没有任何得分",
+        "unscored": "{names} 没有任何得分",
         "interval": "{value}（{low} 至 {high}）",
         "corrected": "{p}，已按 {n} 对校正",
     },
@@ -280,6 +282,9 @@ class _Writer:
         if total:
             text = self._say("coverage", made=made, all=total, coverage=percent(made / total))
             yield text + self._open() + self._few()
+        unscored = [name for name in self._columns if self._page.part(name)["mean"] is None]
+        if unscored and self._standings:
+            yield self._say("unscored", names=self._words["and"].join(self._page.label(name) for name in unscored))
         rankings = self._rankings()
         if rankings:
             yield self._words["order" if all(len(set(found)) == 1 for found in rankings) else "disorder"]
