@@ -421,7 +421,7 @@ class TestLookAhead:
 
     def test_jobs_held_back_run_only_when_they_are_awaited(self, workspace: Workspace, server: Provider) -> None:
         with workspace.wired(workspace.plan(), held_back=[0, 3]) as wiring:
-            until(lambda: len(wiring.engine.grader.progress.judged) == len(KEYS) - 2)
+            until(lambda: len(wiring.grader.progress.judged) == len(KEYS) - 2)
             assert not {question(KEYS[0]), question(KEYS[3])} & set(questions(server))
             assert wiring.engine.grade(3, lambda: None).state == "scored"
         assert server.count("answer") == len(KEYS) - 1

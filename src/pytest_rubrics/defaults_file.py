@@ -27,4 +27,5 @@ class DefaultsFile(YamlModel):
     max_cost: Annotated[float, Field(ge=0)] | None = None
     estimate: bool | None = None
     retry: Literal["excluded", "failed", "all"] | None = None
+    engine: Literal["local", "ray"] | None = None
     shard: str | None = None

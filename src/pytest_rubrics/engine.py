@@ -7,13 +7,11 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pytest_rubrics.calls.endpoint import Endpoint
-from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.grades import Grade
-from pytest_rubrics.grading import Grader
 from pytest_rubrics.jobs import Job
 from pytest_rubrics.quiet import without_warnings
 
@@ -22,6 +20,16 @@ T = TypeVar("T")
 FINISHED_AHEAD = 250  # grades that may wait for their tests; bounds the memory of a long replay
 THREADS = "rubrics-engine"
 GRACE = 3.0  # seconds that calls in flight get to arrive after the run was stopped
+
+
+class Grading(Protocol):
+    """Makes grades, here or elsewhere."""
+
+    async def grade(self, index: int, job: Job, turn: Turn) -> Grade:
+        """The grade of a job."""
+
+    def stop(self) -> None:
+        """Start no further call; calls in flight go on."""
 
 
 @dataclass(slots=True)
@@ -43,7 +51,7 @@ class Engine:
             that of the tests.
     """
 
-    grader: Grader
+    grader: Grading
     jobs: Sequence[Job]
     held_back: frozenset[int] = frozenset()
     order: Sequence[int] = ()
@@ -69,6 +77,10 @@ class Engine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()
+
+    def wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done in the loop, and wait for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def grade(self, index: int, tick: Callable[[], None], every: float = 0.5) -> Grade:
         """Wait for one grade; it goes to the front of every queue. Called once for an index.
@@ -120,7 +132,7 @@ class Engine:
     def stop_launching(self) -> None:
         """Start nothing more; calls in flight go on and are stored when they arrive."""
         self._stopping = True
-        self.grader.gateway.stop(CallError("interrupted", "the run was stopped"))
+        self.grader.stop()
 
     def shut_down(self) -> None:
         """Stop, give calls in flight a moment to arrive, and end the thread."""

@@ -22,6 +22,7 @@ Part = Literal["answer", "judge", "malformed"]  # the last: of the judge only wh
 
 NOTHING: Collection[Part] = frozenset()
 EVERYTHING: Collection[Part] = frozenset({"answer", "judge"})
+STOPPED = CallError("interrupted", "the run was stopped")
 
 
 @dataclass(slots=True)
@@ -45,6 +46,10 @@ class Grader:
     gateway: Gateway
     retry: Retry | None = None
     progress: Progress = field(default_factory=Progress)
+
+    def stop(self) -> None:
+        """Start no further call; calls in flight go on."""
+        self.gateway.stop(STOPPED)
 
     async def grade(self, index: int, job: Job, turn: Turn) -> Grade:
         """Answer, judge and score; every failure is a state of the grade.
@@ -116,6 +121,14 @@ def parts_to_retry(grade: Grade, retry: Retry | None) -> Collection[Part]:
         case "excluded", "excluded", "judge_malformed":
             return {"malformed"}
     return NOTHING
+
+
+def excluded(job: Job, error: CallError) -> Grade:
+    """The grade of a job that could not be worked on."""
+    grade = _blank(job)
+    _exclude(grade, error)
+    grade.finished_at = now()
+    return grade
 
 
 def _blank(job: Job) -> Grade:

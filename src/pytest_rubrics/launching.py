@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,9 +41,10 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
         Whether the items have been run; None where another loop has to run them.
 
     Raises:
-        UsageError: The cache directory cannot be used.
+        UsageError: The cache directory or the cluster cannot be used.
     """
     from pytest_rubrics.calls.cache import StoreError
+    from pytest_rubrics.cluster.starting import ClusterError
     from pytest_rubrics.wiring import wire
 
     config = session.config
@@ -65,7 +67,7 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
             warn=partial(state.say, config),
             expected=() if keeps_order(config) else _expected_seconds(state, selected),
         )
-    except StoreError as error:
+    except (StoreError, ClusterError) as error:
         raise pytest.UsageError(str(error)) from error
     if not may_run(session):
         return None
@@ -122,8 +124,6 @@ def tick(config: pytest.Config, state: Session) -> None:
         return
     state.progress.update("main", state.wiring.snapshot())
     capture = config.pluginmanager.get_plugin("capturemanager")
-    if capture is None:
-        state.progress.tick()
-        return
-    with capture.global_and_fixture_disabled():
+    with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+        state.say_the_rest(config)
         state.progress.tick()

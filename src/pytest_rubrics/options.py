@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
 CACHE_MODES = ("rw", "offline", "refresh", "off")
+ENGINES = ("local", "ray")
 RETRIES = ("excluded", "failed", "all")
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
@@ -67,6 +68,8 @@ OPTIONS = (
     Option("--max-cost", "launch no call that could take the run past this many USD", "amount", metavar="USD"),
     Option("--estimate", "print calls, tokens and cost; run nothing", "flag", False),
     Option("--retry", "ask anew for what former runs excluded, or failed", "choice", None, RETRIES, "WHAT"),
+    Option("--engine", "where grades are made: local, in the processes of pytest; ray, on the nodes of a Ray cluster",
+           "choice", "local", ENGINES, "ENGINE"),
     Option("--shard", "this machine's part of the tasks", "shard", metavar="I/N"),
 )  # fmt: skip
 
@@ -77,7 +80,7 @@ class RunConfig:
 
     Attributes:
         model, judge, source, limit, repeats, concurrency, cache_dir, cache_mode, run_dir, gate, max_cost, estimate,
-            retry: As in the table of options. Paths are absolute.
+            retry, engine: As in the table of options. Paths are absolute.
         shard: Number of this part and number of parts, or None.
         run: Id of the run.
         started_at: When it began, seconds since the epoch.
@@ -96,6 +99,7 @@ class RunConfig:
     max_cost: float | None
     estimate: bool
     retry: Literal["excluded", "failed", "all"] | None
+    engine: Literal["local", "ray"]
     shard: tuple[int, int] | None
     run: str
     started_at: float

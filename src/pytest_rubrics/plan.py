@@ -160,6 +160,10 @@ def make_plan(
             with gather(faults):
                 plan.templates = judge_templates(plan.benchmark, judge, workspace)
             faults += judging_faults(plan.benchmark, judge)
+    if config.engine == "ray":
+        from pytest_rubrics.cluster.faults import cluster_faults
+
+        faults += cluster_faults(models, judge.members if judge else ())
     answers = _load_answers(models, plans, workspace, faults)
     if will_call:
         faults += _missing_keys(config, models, judge)

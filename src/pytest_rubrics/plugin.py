@@ -451,6 +451,7 @@ def _end(session: pytest.Session, state: Session) -> None:
     message = state.wiring.close() if state.wiring is not None else None
     if message:
         state.say(session.config, message)
+    state.say_the_rest(session.config)
     if is_worker(session.config):
         session.config.workeroutput[WORKER_INPUT] = state.messages  # type: ignore[attr-defined]
     recorder = state.recorder

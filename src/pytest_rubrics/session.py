@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,8 @@ class Session:
         report: Where the report is.
         summary: What is printed as a table.
         workers: The workers of this controller, if there are any.
-        messages: What a worker has to say; it has no terminal, and hands them over when it ends.
+        messages: What cannot be written yet: a worker has no terminal and hands them over when it ends, and what a
+            thread writes while a test runs would be taken for the test's output.
     """
 
     plan: Plan
@@ -54,11 +56,17 @@ class Session:
     messages: list[str] = field(default_factory=list)
 
     def say(self, config: pytest.Config, message: str) -> None:
-        """Write a message to the terminal, of a worker to the controller's."""
-        if is_worker(config):
+        """Write a message to the terminal, of a worker to the controller's. Any thread may call."""
+        if is_worker(config) or threading.current_thread() is not threading.main_thread():
             self.messages.append(message)
         else:
             write_lines(config, [f"rubrics: {message}"])
+
+    def say_the_rest(self, config: pytest.Config) -> None:
+        """Write what other threads had to say; called where no test's output is captured."""
+        if not is_worker(config):
+            said, self.messages[:] = list(self.messages), []
+            write_lines(config, [f"rubrics: {message}" for message in said])
 
 
 SESSION = pytest.StashKey[Session]()
@@ -76,6 +84,7 @@ def load_plan(config: pytest.Config) -> Plan | None:
     paths, root = given_paths(config), workspace_root(config)
     if not find_benchmarks(root, paths, package_data()):
         return None
+    from pytest_rubrics.faults import FaultsError
     from pytest_rubrics.options import read_options
     from pytest_rubrics.plan import make_plan
 
@@ -83,6 +92,10 @@ def load_plan(config: pytest.Config) -> Plan | None:
     cwd = config.invocation_params.dir
     environment = {**told(config).get("environment", {}), **os.environ}
     settled = _as_told(read_options(given, environment, root, cwd), config, root)
+    if settled.engine == "ray" and (is_worker(config) or config.getoption("tx", None)):
+        from pytest_rubrics.cluster.faults import WITH_WORKERS
+
+        raise FaultsError([WITH_WORKERS])
     will_call = will_run(config) and not settled.estimate and not is_worker(config) and not _calls_elsewhere(config)
     return make_plan(settled, Workspace(root), paths, cwd, will_call=will_call)
 
@@ -188,7 +201,7 @@ def fault_text(error: Exception) -> str:
 def write_lines(config: pytest.Config, lines: list[str], **markup: bool) -> None:
     """Write lines to the terminal, each on a line of its own."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
+    if reporter is not None and lines:
         reporter.ensure_newline()
         if reporter._tw.width_of_current_line:  # with -q pytest does not know of the dots that stand there
             reporter._tw.line()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any
 
 from pytest_rubrics.redaction import MASK, is_credential_name, register_secret
@@ -94,6 +95,10 @@ class Secret:
             # "Bearer abc" is quoted by servers as "abc".
             for secret in {value, *value.split()[-1:]}:
                 register_secret(secret)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, so that another process hides a written-out value too.
+        return partial(Secret, name=self._name, place=self._place), (self._template,)
 
     def __str__(self) -> str:
         if not _VARIABLE.search(self._template):

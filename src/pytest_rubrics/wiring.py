@@ -36,6 +36,7 @@ from pytest_rubrics.workers import WHOLE, Part
 if TYPE_CHECKING:
     from pytest_rubrics.answering.serving import Lease
     from pytest_rubrics.benchmarks import Benchmark
+    from pytest_rubrics.cluster.controller import Cluster
     from pytest_rubrics.config import LoadedJudge, LoadedModel, Member
     from pytest_rubrics.tasks import Language
 
@@ -84,6 +85,7 @@ def wire(
 
     Raises:
         StoreError: The cache directory cannot be used.
+        ClusterError: The Ray cluster cannot be used.
     """
     wiring = Wiring(plan, seat, ReplyStore(plan.config.cache_dir, warn=warn))
     engine = wiring.engine
@@ -96,7 +98,17 @@ def wire(
         known = [expected[index] if expected else None for index in mine]
         engine.order = [mine[place] for place in order_of_beginning(known, seat.number, seat.count)]
         engine.order += [index for index in everything if index not in mine]
+    if plan.config.engine == "ray":
+        from pytest_rubrics.cluster.controller import Cluster
+
+        engine.grader = wiring.cluster = Cluster.start(wiring, cases, warn)
     engine.launch()
+    if wiring.cluster is not None:
+        try:
+            engine.wait_for(wiring.cluster.open())
+        except BaseException:
+            wiring.close()
+            raise
     return wiring
 
 
@@ -108,6 +120,10 @@ class Wiring:
         plan: What the run will do.
         seat: Which process this is.
         store: The store of replies.
+        grader: Makes grades in this process.
+        cluster: Makes them elsewhere, in place of the grader; None where there is none.
+        pools: The limits by name.
+        endpoints: What is called, by role and name.
     """
 
     plan: Plan
@@ -115,9 +131,11 @@ class Wiring:
     store: ReplyStore
     engine: Engine = field(init=False)
     gateway: Gateway = field(init=False)
+    grader: Grader = field(init=False)
+    cluster: Cluster | None = None
+    pools: dict[str, Slots] = field(default_factory=dict)
+    endpoints: dict[tuple[str, str], Endpoint] = field(default_factory=dict)
     _leases: list[Lease] = field(default_factory=list)
-    _pools: dict[str, Slots] = field(default_factory=dict)
-    _endpoints: dict[tuple[str, str], Endpoint] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         config = self.plan.config
@@ -129,7 +147,8 @@ class Wiring:
             max_cost=None if config.max_cost is None else config.max_cost * self.seat.part.share,
             may_launch=self.seat.may_launch,
         )
-        self.engine = Engine(Grader(self.gateway, config.retry), jobs=())
+        self.grader = Grader(self.gateway, config.retry)
+        self.engine = Engine(self.grader, jobs=())
 
     def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
         """The jobs of the selected cases, in their order."""
@@ -141,10 +160,10 @@ class Wiring:
 
     def snapshot(self) -> Snapshot:
         """What this process has done so far."""
-        endpoints = self._endpoints.values()
+        endpoints = self.endpoints.values()
         return Snapshot(
-            answered=len(self.engine.grader.progress.answered),
-            judged=len(self.engine.grader.progress.judged),
+            answered=len(self.grader.progress.answered),
+            judged=len(self.grader.progress.judged),
             in_flight=sum(endpoint.in_flight for endpoint in endpoints),
             rate_limited=sum(endpoint.rate_limited for endpoint in endpoints),
             spent_usd=self.gateway.counters.spent_usd,
@@ -157,6 +176,8 @@ class Wiring:
             A message where replies could not be stored.
         """
         self.engine.shut_down()
+        if self.cluster is not None:
+            self.gateway.unsaved.update(self.cluster.close())
         message = None
         if self.gateway.unsaved:
             try:
@@ -175,9 +196,9 @@ class Wiring:
         if isinstance(config, CommandModel):
             from pytest_rubrics.answering.command import command_answerer
 
-            slots = [self._pool(f"command {model.name}", config.max_concurrency)]
+            slots = [self.pool(f"command {model.name}", config.max_concurrency)]
             command = command_answerer(model.name, config, self.gateway, slots, self.plan.workspace.root)
-            self._endpoints["model", model.name] = command.endpoint  # for the progress only
+            self.endpoints["model", model.name] = command.endpoint  # for the progress only
             return Contender(model.name, config.track, command, None)
         if isinstance(config, RecordedModel):
             from pytest_rubrics.answering.recorded import RecordedAnswerer
@@ -255,12 +276,12 @@ class Wiring:
         return RubricJudge(sheet, single, group_size, config.context_limit, config.on_missing, language)
 
     def _endpoint(self, role: str, name: str, config: EndpointConfig) -> Endpoint:
-        if (role, name) not in self._endpoints:
+        if (role, name) not in self.endpoints:
             address = self._address(config)
-            limits = [self._pool(f"address {address}", self.plan.config.concurrency)]
+            limits = [self.pool(f"address {address}", self.plan.config.concurrency)]
             if config.max_concurrency is not None:
-                limits.insert(0, self._pool(f"{role} {name}", config.max_concurrency))
-            self._endpoints[role, name] = Endpoint(
+                limits.insert(0, self.pool(f"{role} {name}", config.max_concurrency))
+            self.endpoints[role, name] = Endpoint(
                 name=name,
                 model=config.model,
                 address=address,
@@ -272,7 +293,7 @@ class Wiring:
                 max_tokens=_max_tokens(config.params),
                 client=config.client or "litellm",
             )
-        return self._endpoints[role, name]
+        return self.endpoints[role, name]
 
     def _address(self, config: EndpointConfig) -> str | dict[str, Any] | None:
         if config.serve is None:
@@ -314,14 +335,15 @@ class Wiring:
         self._leases.append(held)
         return Wire(held.api_base, held.api_key)
 
-    def _pool(self, name: str, limit: int) -> Slots:
-        if name not in self._pools:
+    def pool(self, name: str, limit: int) -> Slots:
+        """A limit, made when it is first asked for; the share of it that this process has."""
+        if name not in self.pools:
             share, shared = self.seat.share(limit), len(self.seat.part.of(limit))
             if shared < self.seat.count:
-                self._pools[name] = SharedSlots(self.plan.config.cache_dir / "slots" / _short(name), shared)
+                self.pools[name] = SharedSlots(self.plan.config.cache_dir / "slots" / _short(name), shared)
             else:
-                self._pools[name] = LocalSlots(share, self.engine.wake)
-        return self._pools[name]
+                self.pools[name] = LocalSlots(share, self.engine.wake)
+        return self.pools[name]
 
     def _price(self, config: EndpointConfig) -> Price | None:
         given = config.price or load_prices(self.plan.workspace).get(config.model)

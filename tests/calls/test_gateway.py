@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_rubrics.calls.budget import Budget
+from pytest_rubrics.calls.budget import Budget, NoRoomYetError
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import MAX_TRIES, most_input_tokens
 from pytest_rubrics.calls.limits import Turn
@@ -494,8 +494,10 @@ class TestMoney:
 
             async def ask() -> None:
                 assert await budget.reserve(0.9)  # never settled
+                with pytest.raises(NoRoomYetError) as no_room:
+                    await budget.reserve(0.9)
                 with pytest.raises(CallError, match="never ended"):
-                    await budget.change(seen=900_000_000, patience=0.2)
+                    await budget.change(no_room.value.seen, patience=0.2)
 
             in_loop(ask)
 

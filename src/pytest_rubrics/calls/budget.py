@@ -20,7 +20,7 @@ class NoRoomYetError(Exception):
         seen: What was spent and reserved at that moment.
     """
 
-    def __init__(self, seen: int) -> None:
+    def __init__(self, seen: tuple[int, int]) -> None:
         super().__init__("the reservations of other calls leave no room")
         self.seen = seen
 
@@ -55,10 +55,10 @@ class Budget:
         if self.limit is None:
             return 0
         amount, ceiling = _nano(most), _nano(self.limit)
-        seen = self._value(self._account)
-        if await self.store.add(self._account, amount, ceiling=ceiling):
+        seen = self._state()
+        if await self.store.add(self.account, amount, ceiling=ceiling):
             return amount
-        if self._value(self._spent) + amount > ceiling:
+        if self._value(self.spent) + amount > ceiling:
             raise CallError("budget", f"the next call could pass --max-cost {self.limit:g} USD")
         raise NoRoomYetError(seen)
 
@@ -69,10 +69,10 @@ class Budget:
         amount = reserved if cost is None else _nano(cost)
         with suppress(StoreFullError):  # it must not cost the reply; launching stops all the same
             # In this order what is spent never looks like more than it is.
-            await self.store.add(self._spent, amount)
-            await self.store.add(self._account, amount - reserved)
+            await self.store.add(self.spent, amount)
+            await self.store.add(self.account, amount - reserved)
 
-    async def change(self, seen: int, patience: float) -> None:
+    async def change(self, seen: tuple[int, int], patience: float) -> None:
         """Wait until the account has changed.
 
         Args:
@@ -83,18 +83,23 @@ class Budget:
             CallError: It did not change.
         """
         end = time.monotonic() + patience
-        while self._value(self._account) == seen:
+        while self._state() == seen:
             if time.monotonic() > end:
                 raise CallError("budget", "calls that never ended hold what is left of --max-cost")
             await asyncio.sleep(LOOK_EVERY)
 
     @property
-    def _account(self) -> str:
+    def account(self) -> str:
+        """Key of the row that counts what is spent or reserved."""
         return f"budget:{self.run}"
 
     @property
-    def _spent(self) -> str:
+    def spent(self) -> str:
+        """Key of the row that counts what is spent."""
         return f"spent:{self.run}"
+
+    def _state(self) -> tuple[int, int]:
+        return self._value(self.account), self._value(self.spent)
 
     def _value(self, row: str) -> int:
         value = self.store.get(row)

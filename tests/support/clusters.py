@@ -1,0 +1,139 @@
+"""Ray clusters of several nodes on this machine, started by Ray's own command, each node a set of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOST = "127.0.0.1"
+# For every process of a cluster. Tokens belong to clusters that others can reach.
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0"}
+# A node that is gone is found dead after two seconds; Ray takes five times as long by itself.
+QUICK = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 3,
+}
+
+
+@dataclass(slots=True)
+class RayCluster:
+    """Nodes by name; ``head`` is the first.
+
+    Attributes:
+        folder: Where Ray keeps its sockets and logs. Its path must be short.
+    """
+
+    folder: Path
+    port: int = field(init=False)
+    _nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with socket.socket() as free:
+            free.bind((HOST, 0))
+            self.port = free.getsockname()[1]
+
+    @property
+    def address(self) -> str:
+        """Where a node or a run joins it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the environment of a run that joins it."""
+        return {**SETTINGS, "RAY_ADDRESS": self.address}
+
+    def add(self, name: str, cpus: int = 1, **variables: str) -> None:
+        """Start a node and wait until it is there.
+
+        Args:
+            name: Its name; ``head`` must be the first.
+            cpus: How many it claims to have; a node without one gets no worker.
+            variables: Of its environment, beside this process's.
+        """
+        role = [f"--address={self.address}"]
+        if name == "head":
+            role = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.folder}"]
+            role.append(f"--system-config={json.dumps(QUICK)}")
+        common = [f"--num-cpus={cpus}", f"--node-ip-address={HOST}", "--object-store-memory=80000000", "--block"]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._nodes[name] = subprocess.Popen(
+                [sys.executable, "-m", "ray.scripts.scripts", "start", *role, *common],
+                env={**os.environ, **SETTINGS, "NODE": name, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait(name)
+
+    def _wait(self, name: str) -> None:
+        log = self.folder / f"{name}.log"
+        end = time.monotonic() + 90
+        while "Ray runtime started" not in (text := log.read_text(encoding="utf-8", errors="replace")):
+            assert self._nodes[name].poll() is None, text
+            assert time.monotonic() < end, text
+            time.sleep(0.1)
+
+    def kill(self, name: str) -> None:
+        """Kill every process of a node at once, as a power failure does."""
+        node = self._nodes.pop(name)
+        family = _family(node.pid)
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)  # none may see another die
+        for pid in {*family, *_family(node.pid)}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        node.wait()
+
+    def workers(self, name: str) -> list[int]:
+        """Process ids of a node's worker actors."""
+        return [pid for pid in _family(self._nodes[name].pid) if "Worker" in _command(pid)]
+
+    def texts(self) -> Mapping[str, str]:
+        """All that Ray has written to its logs, by file."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {str(path): path.read_text(encoding="utf-8", errors="replace") for path in files}
+
+    def stop(self) -> None:
+        """Kill all nodes."""
+        for name in list(self._nodes):
+            self.kill(name)
+
+
+@contextmanager
+def ray_cluster(folder: Path, *nodes: str) -> Iterator[RayCluster]:
+    """A cluster of a head and further nodes, one CPU each."""
+    cluster = RayCluster(folder)
+    try:
+        for node in ("head", *nodes):
+            cluster.add(node)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _family(pid: int) -> list[int]:
+    """A process with all its descendants."""
+    family = [pid]
+    for member in family:
+        with suppress(OSError):
+            for task in Path(f"/proc/{member}/task").iterdir():
+                family += map(int, (task / "children").read_text(encoding="utf-8").split())
+    return family
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    return ""
