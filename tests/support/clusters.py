@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.support.provider import Provider
 
 HOST = "127.0.0.1"
 # For every process of a cluster. Tokens belong to clusters that others can reach.
@@ -28,7 +32,7 @@ QUICK = {
 
 @dataclass(slots=True)
 class RayCluster:
-    """Nodes by name; ``head`` is the first.
+    """Nodes by name; ``head`` is the first. Each has its name in the variable ``NODE``.
 
     Attributes:
         folder: Where Ray keeps its sockets and logs. Its path must be short.
@@ -36,7 +40,7 @@ class RayCluster:
 
     folder: Path
     port: int = field(init=False)
-    _nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         with socket.socket() as free:
@@ -67,7 +71,7 @@ class RayCluster:
             role.append(f"--system-config={json.dumps(QUICK)}")
         common = [f"--num-cpus={cpus}", f"--node-ip-address={HOST}", "--object-store-memory=80000000", "--block"]
         with (self.folder / f"{name}.log").open("wb") as log:
-            self._nodes[name] = subprocess.Popen(
+            self.nodes[name] = subprocess.Popen(
                 [sys.executable, "-m", "ray.scripts.scripts", "start", *role, *common],
                 env={**os.environ, **SETTINGS, "NODE": name, **variables},
                 stdin=subprocess.DEVNULL,
@@ -80,13 +84,13 @@ class RayCluster:
         log = self.folder / f"{name}.log"
         end = time.monotonic() + 90
         while "Ray runtime started" not in (text := log.read_text(encoding="utf-8", errors="replace")):
-            assert self._nodes[name].poll() is None, text
+            assert self.nodes[name].poll() is None, text
             assert time.monotonic() < end, text
             time.sleep(0.1)
 
     def kill(self, name: str) -> None:
         """Kill every process of a node at once, as a power failure does."""
-        node = self._nodes.pop(name)
+        node = self.nodes.pop(name)
         family = _family(node.pid)
         for pid in family:
             with suppress(ProcessLookupError):
@@ -96,9 +100,10 @@ class RayCluster:
                 os.kill(pid, signal.SIGKILL)
         node.wait()
 
-    def workers(self, name: str) -> list[int]:
-        """Process ids of a node's worker actors."""
-        return [pid for pid in _family(self._nodes[name].pid) if "Worker" in _command(pid)]
+    def workers(self) -> list[int]:
+        """Process ids of all actors of runs."""
+        family = [pid for node in self.nodes.values() for pid in _family(node.pid)]
+        return [pid for pid in family if re.match("ray::(Worker|Replies|Limiter)", _command(pid))]
 
     def texts(self) -> Mapping[str, str]:
         """All that Ray has written to its logs, by file."""
@@ -107,7 +112,7 @@ class RayCluster:
 
     def stop(self) -> None:
         """Kill all nodes."""
-        for name in list(self._nodes):
+        for name in list(self.nodes):
             self.kill(name)
 
 
@@ -121,6 +126,35 @@ def ray_cluster(folder: Path, *nodes: str) -> Iterator[RayCluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+def calls_by_node(server: Provider, *, kind: str | None = None, **status: int | None) -> Counter[str]:
+    """How many requests came from each node, whose models send its name as ``X-Node``.
+
+    Args:
+        server: The provider.
+        kind: Of which kind; all where not given.
+        status: Only requests with this ``status``; None are those in flight.
+    """
+    wanted = [request for request in server.requests if kind in {None, request.kind}]
+    return Counter(r.headers["X-Node"] for r in wanted if not status or r.status == status["status"])
+
+
+def check_that_nothing_was_lost(server: Provider, dead: str, needed: int) -> int:
+    """Check that each question was asked once, but for those that a dead node had in flight.
+
+    Returns:
+        How many were asked again.
+    """
+    asked = defaultdict(list)
+    for request in server.requests:
+        asked[json.dumps(request.body, sort_keys=True)].append(request)
+    assert len(asked) == needed
+    again = [requests for requests in asked.values() if len(requests) > 1]
+    for first, *others in again:
+        assert (first.status, first.headers["X-Node"]) == (None, dead)
+        assert [other.status for other in others] == [200]
+    return len(again)
 
 
 def _family(pid: int) -> list[int]:

@@ -202,6 +202,11 @@ class Provider:
             if not self._arrival.wait_for(lambda: arrived() >= n, timeout):
                 raise TimeoutError(f"{arrived()} of {n} requests (kind {kind or 'any'}) came in {timeout} seconds")
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that have no reply yet."""
+        return self._in_flight
+
     def pause(self) -> None:
         """Let requests arrive and wait, until ``resume``."""
         self._in_loop(self._gate.clear)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_rubrics.wiring import Wiring
 
 LOOK_EVERY = 1.0  # seconds between two looks at nodes and workers
+HEAD_START = 20.0  # seconds that a run waits for further workers
 PATIENCE = 120.0  # seconds without any worker, after which grades are excluded
 MOST_DEATHS = 4  # of workers under one grade, which may be what they die of
 CLOSING = 30.0  # seconds for the actors to hand over what they have
@@ -67,6 +68,7 @@ class Cluster:
     _members: list[_Member] = field(default_factory=list)
     _dead: list[_Member] = field(default_factory=list)
     _left_out: list[str] = field(default_factory=list)
+    _is_open: bool = False
     _is_stopped: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -90,20 +92,24 @@ class Cluster:
         return cls(wiring, warn, ray.put(shipment(wiring, cases)), replies, limiters)
 
     async def open(self) -> None:
-        """Wait for the first worker, and look after all nodes from now on.
+        """Wait for the workers, and look after all nodes from now on.
 
         Raises:
             ClusterError: No node can have one.
         """
-        end = time.monotonic() + PATIENCE
         await self._look()
-        while not self._members:
-            if all(recruit.done() for recruit in self._recruiting.values()) or time.monotonic() > end:
-                why = self._left_out or ["no node has a free CPU for a worker"]
-                raise ClusterError("\n".join(["no node of the Ray cluster can grade:", *why]))
+        began = time.monotonic()
+        while not all(recruit.done() for recruit in self._recruiting.values()):
+            # A node whose CPUs are all in use gets its worker later.
+            if time.monotonic() > began + (HEAD_START if self._members else PATIENCE):
+                break
             await asyncio.sleep(0.05)
+        if not self._members:
+            why = self._left_out or ["no node has a free CPU for a worker"]
+            raise ClusterError("\n".join(["no node of the Ray cluster can grade:", *why]))
         for line in self._left_out:
             self.warn(f"left out: {line}")
+        self._is_open = True
         self._begin(self._tend())
 
     async def grade(self, index: int, job: Job, turn: Turn) -> Grade:
@@ -156,7 +162,7 @@ class Cluster:
 
     async def _idlest(self) -> _Member | None:
         end = time.monotonic() + PATIENCE
-        while not self._members:
+        while not (self._is_open and self._members):
             if self._is_stopped or time.monotonic() > end:
                 return None
             await asyncio.sleep(0.2)
