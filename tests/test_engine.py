@@ -471,7 +471,7 @@ class TestLookAhead:
     def test_a_job_that_nobody_begins_is_named_when_all_others_are_done(self, workspace: Workspace) -> None:
         with workspace.wired(workspace.plan(), held_back=[1]) as wiring:
             assert wiring.engine.first_finished({1}, lambda: None) == 1
-            assert len(wiring.engine.grader.progress.judged) == len(KEYS) - 1
+            assert len(wiring.grader.progress.judged) == len(KEYS) - 1
 
     @pytest.mark.parametrize("first", [range(5), range(25, 30)], ids=["the first", "the last"])
     def test_grades_that_were_let_go_are_handed_over_all_the_same(

@@ -390,7 +390,7 @@ class TestModes:
         with connect() as former:
             old = in_loop(lambda: former.ask("q"))
         server.faults.add(Fault(faults.error(400)))
-        with connect(settings={"mode": "refresh", "started_at": time.time()}) as one:
+        with connect(settings={"mode": "refresh", "run": "second", "started_at": time.time()}) as one:
             opening = one.gateway.opening(one.request("q"), anew=False)
             request = one.request("q").again(opening.attempt)
 

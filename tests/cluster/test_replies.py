@@ -106,7 +106,7 @@ def test_a_counter_is_added_to_once_for_a_ticket(directory: Path) -> None:
 
 def test_what_a_dead_holder_had_set_aside_counts_as_spent(directory: Path) -> None:
     async def work(replies: Replies) -> None:
-        reserve = ["budget:run", 500, 1000]
+        reserve: tuple[str, int, int] = ("budget:run", 500, 1000)
         assert await replies.add("dead", "1", *reserve)  # and paid 200 of it
         await replies.add("dead", "2", "spent:run", 200, None)
         await replies.add("dead", "3", "budget:run", -300, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters import RayCluster, calls_by_node, check_that_nothing_was_lost, ray_cluster
+from tests.support.clusters import RayCluster, calls_by_node, check_that_nothing_was_lost, hold, ray_cluster
 from tests.support.provider import Provider
 from tests.support.workspaces import Workspace, keys, until
 
@@ -20,6 +20,7 @@ pytest.importorskip("ray", reason="needs Ray: pip install 'pytest-rubrics[ray]'"
 
 COUNT = 30
 CONCURRENCY = 6
+LATENCY = 0.3
 KEY = "sk-of-the-second-node-1234567"
 
 
@@ -40,7 +41,7 @@ def two_nodes(cluster: RayCluster) -> RayCluster:
 
 @pytest.fixture
 def server() -> Iterator[Provider]:
-    with Provider(latency=0.3, answer_bytes=200) as server:
+    with Provider(latency=LATENCY, answer_bytes=200) as server:
         yield server
 
 
@@ -65,14 +66,14 @@ def wait_for_both(process: subprocess.Popen[str], server: Provider) -> None:
 def test_a_node_that_is_killed_loses_nothing(two_nodes: RayCluster, workspace: Workspace, server: Provider) -> None:
     process = workspace.start(*ON_RAY, **two_nodes.variables)
     wait_for_both(process, server)
-    server.pause()
-    until(lambda: len(calls_by_node(server, status=None)) == 2 and server.in_flight == CONCURRENCY)
+    hold(server, CONCURRENCY, LATENCY)
+    in_flight = calls_by_node(server, status=None)["second"]
     two_nodes.kill("second")
     server.resume()
     outcome = workspace.finish(process)
     assert {record["state"] for record in outcome.records} == {"scored"}, outcome.text
     assert len(outcome.records) == len(outcome.by_key) == COUNT
-    assert check_that_nothing_was_lost(server, "second", needed=2 * COUNT) >= 1
+    assert check_that_nothing_was_lost(server, "second", needed=2 * COUNT) == in_flight > 0
     assert server.max_in_flight <= CONCURRENCY
     assert "died; what it was grading is graded elsewhere" in outcome.text
     assert "raylet" not in outcome.text
