@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 OBJECT_STORE_BYTES = 200_000_000  # of a cluster of our own; plans and grades are small
@@ -26,6 +27,7 @@ def join() -> None:
         ClusterError: It cannot be joined.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _check_reachable(os.environ.get("RAY_ADDRESS", ""))
     with _own_signals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import ray
@@ -33,12 +35,23 @@ def join() -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             ray.init(address="auto", **quiet)
-        except ConnectionError as error:
-            if os.environ.get("RAY_ADDRESS"):
-                raise ClusterError(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: {error}") from error
+        except ConnectionError:
             ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)
         except RuntimeError as error:  # other versions of Ray or Python
             raise ClusterError(str(error)) from error
+        with suppress(AttributeError):
+            # Of a dead node Ray speaks on standard output, amid pytest's dots; the run says it itself.
+            ray._private.worker.print_to_stdstream = lambda *_, **__: None
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            raise ClusterError(f"RAY_ADDRESS={address}: there is no cluster: {error}") from error
 
 
 def leave() -> None:
