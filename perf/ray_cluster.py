@@ -1,6 +1,6 @@
 """A run on a Ray cluster of two nodes on this machine, one of which is killed in the middle: what was lost?
 
-Run it as ``python perf/ray_cluster.py``. It needs the extras ``ray`` and ``test`` and about a minute, and uses the
+Run it as ``python -m perf.ray_cluster``. It needs the extras ``ray`` and ``test`` and about a minute, and uses the
 tasks in the folder that ``RUBRICS_SHARED_DATA`` names (or ``../shared/data``), or made-up ones. Each node is a set of
 processes of its own, started by ``ray start``, and all of one node's are killed at once. Model and judge are the local
 server of the tests, which takes a while for every reply and remembers every request. It ends with exit code 1 if
@@ -10,19 +10,16 @@ anything was lost, or asked for again that had been answered.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from harness import print_table, write_tasks
+from tabulate import tabulate
 
 from tests.support.clusters import RayCluster, calls_by_node, check_that_nothing_was_lost, hold, ray_cluster
 from tests.support.provider import Provider
 from tests.support.shared import data_folder
-from tests.support.workspaces import Outcome, Workspace, until
+from tests.support.workspaces import Outcome, Workspace, keys, until
 
 DEAD = "second"
 
@@ -44,10 +41,10 @@ def main() -> None:
 
 
 def _workspace(folder: Path, server: Provider, tasks: int) -> Workspace:
-    workspace = Workspace(folder, server)
     published = data_folder() / "one_million_bench"
-    source = published if published.is_dir() else write_tasks(folder / "tasks", tasks)
-    workspace.source = ["--source", str(source)]
+    workspace = Workspace(folder, server, keys(tasks))
+    if published.is_dir():
+        workspace.source = ["--source", str(published)]
     # Each node says who it is.
     workspace.model(headers={"X-Node": "${NODE:-controller}"})
     workspace.judge(headers={"X-Node": "${NODE:-controller}"})
@@ -58,8 +55,9 @@ def _run_and_kill(
     workspace: Workspace, cluster: RayCluster, server: Provider, options: argparse.Namespace
 ) -> tuple[Outcome, int, float]:
     """The run, calls that the dead node had in flight, and seconds from its death to the end of the run."""
-    each = str(options.tasks // 10)  # of the 10 subsets
-    arguments = ["--engine", "ray", "--limit", each, "--concurrency", str(options.concurrency)]
+    arguments = ["--engine", "ray", "--concurrency", str(options.concurrency)]
+    if data_folder().is_dir():
+        arguments += ["--limit", str(options.tasks // 10)]  # of each of the 10 subsets
     process = workspace.start(*arguments, **cluster.variables)
     until(lambda: server.count() >= options.tasks and len(calls_by_node(server, status=None)) == 2, seconds=600)
     hold(server, options.concurrency, options.latency)  # so that it is known what is in flight
@@ -85,7 +83,8 @@ def _report(options: argparse.Namespace, server: Provider, outcome: Outcome, in_
         ("most calls in flight at once", server.max_in_flight),
         ("seconds from the kill to the end of the run", f"{seconds:.0f}"),
     ]
-    print_table(f"A limit of {options.concurrency} calls, {options.latency:g} s each", ("", ""), rows)
+    print(f"A limit of {options.concurrency} calls, {options.latency:g} s each\n")
+    print(tabulate(rows, ("", ""), tablefmt="github", disable_numparse=True))
     if not (lines == (options.tasks, options.tasks) and scored == options.tasks and again == in_flight > 0):
         raise SystemExit(f"something was lost:\n{outcome.text[-3000:]}")
 
