@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 
 import yaml
 from harness import (
@@ -52,7 +53,7 @@ class Cpu:
         spawn: More of the start for the workers of pytest-xdist.
     """
 
-    start: float = 5.0
+    start: float = 4.0
     item: float = 0.004
     sheet_call: float = 0.006
     criterion_call: float = 0.005
@@ -228,7 +229,7 @@ def cost_of(setting: Setting, model: str, judge: str) -> float:
 
 # Tables
 
-MEMORY = (150.0, 0.02)  # MiB of a process, and for each grade; see --memory
+MEMORY = (250.0, 0.056)  # MiB of a process, and for each grade; see --memory
 MODEL, JUDGE = "openrouter/openai/gpt-5.2", "openrouter/z-ai/glm-5"
 SHEETS = Setting(tasks=0, criteria=16, rpm=10_000, tpm=2_000_000)
 ONE_BY_ONE = replace(SHEETS, criteria=25, one_by_one=True, judge=8.0, judge_tokens=(2_500, 200))
@@ -265,7 +266,7 @@ def bottleneck(setting: Setting, cpu: Cpu) -> str:
         "tpm": 60 * setting.grades * tokens / setting.tpm,
         "rpm": 60 * calls / setting.rpm,
         "CPU": cpu_of(setting, cpu) / min(setting.cores, setting.processes),
-        "longest task": mean * 6,
+        "longest task": setting.answer * math.exp(setting.spread * NormalDist().inv_cdf(1 - 0.5 / setting.grades)),
     }
     return max(bounds, key=lambda name: bounds[name])
 
@@ -364,7 +365,8 @@ def calibrate(data: Path, times: int) -> Cpu:
     item = max(0.0, (many_rest - few_rest) / more)
     sheet_call = (many_span - few_span) / more / 2
     criterion_call = (single_span - len(single.answers) * sheet_call) / sum(single.calls)
-    return Cpu(few_rest - item * len(few.answers), item, sheet_call, criterion_call, workers_rest - few_rest)
+    spawn = max(0.0, workers_rest - few_rest)
+    return Cpu(few_rest - item * len(few.answers), item, sheet_call, criterion_call, spawn)
 
 
 def validate(data: Path, times: int) -> None:

@@ -41,15 +41,16 @@ def items(tasks: Sequence[Work], _: random.Random) -> Sequence[int]:
     return order_of_beginning([None] * len(tasks))
 
 
-def known(correlation: float) -> Order:
-    """Longest first, by an earlier run."""
+def known(correlation: float, *, feeds_judges: bool = False) -> Order:
+    """Longest first, or the longest and the shortest in turn, by an earlier run."""
 
     def order(tasks: Sequence[Work], rng: random.Random) -> Sequence[int]:
         logs = [math.log(task.answer) for task in tasks]
         centre, spread = statistics.fmean(logs), statistics.pstdev(logs)
         rest = math.sqrt(1 - correlation**2)
         return order_of_beginning(
-            [math.exp(correlation * (one - centre) + rest * rng.gauss(0, spread)) for one in logs]
+            [math.exp(correlation * (one - centre) + rest * rng.gauss(0, spread)) for one in logs],
+            feeds_judges=feeds_judges,
         )
 
     return order
@@ -65,6 +66,8 @@ ORDERS: dict[str, Order] = {
     "longest first, r = 0.5": known(0.5),
     "longest first, r = 0.8": known(0.8),
     "longest first, known": known(1.0),
+    "longest and shortest in turn, r = 0.5": known(0.5, feeds_judges=True),
+    "longest and shortest in turn, r = 0.8": known(0.8, feeds_judges=True),
     "shortest first": shortest,
 }
 RANKS: dict[str, Callable[[int], int] | None] = {

@@ -458,6 +458,21 @@ class TestLookAhead:
             server.resume()
         assert begun == {question(keys(30)[index]) for index in (9, 19, 29)}
 
+    @pytest.mark.parametrize(
+        ("criteria_per_call", "apart", "begun"),
+        [("all", True, {9, 19, 29}), (1, False, {9, 19, 29}), (1, True, {29, 0, 19})],
+    )
+    def test_judges_with_slots_of_their_own_and_many_calls_are_fed_by_short_answers_too(
+        self, many: Workspace, server: Provider, criteria_per_call: object, apart: bool, begun: set[int]
+    ) -> None:
+        many.judge(criteria_per_call=criteria_per_call, **({"api_base": "http://127.0.0.1:9/v1"} if apart else {}))
+        server.pause()
+        with many.wired(many.plan(concurrency="3"), expected=[1 + number % 10 + number / 1000 for number in range(30)]):
+            server.wait_for(3)
+            asked = set(questions(server))
+            server.resume()
+        assert asked == {question(keys(30)[index]) for index in begun}
+
     def test_the_first_finished_of_several_is_named(self, many: Workspace, server: Provider) -> None:
         server.faults.add(Fault(faults.hang(), kind="answer", match=question(keys(30)[4])))
         with many.wired(many.plan()) as wiring:

@@ -9,10 +9,11 @@ from pytest_rubrics.ordering import order_of_beginning
 EXPECTED = st.lists(st.none() | st.floats(0.1, 1000), max_size=30)
 
 
-@given(EXPECTED, st.integers(1, 5))
-def test_every_worker_has_every_job_once(expected: list[float | None], workers: int) -> None:
+@given(EXPECTED, st.integers(1, 5), st.booleans())
+def test_every_worker_has_every_job_once(expected: list[float | None], workers: int, feeds_judges: bool) -> None:
     for worker in range(workers):
-        assert sorted(order_of_beginning(expected, worker, workers)) == list(range(len(expected)))
+        order = order_of_beginning(expected, worker, workers, feeds_judges=feeds_judges)
+        assert sorted(order) == list(range(len(expected)))
 
 
 @given(EXPECTED.filter(lambda expected: any(expected)), st.integers(1, 5))
@@ -34,3 +35,7 @@ def test_equals_keep_the_order_of_the_items(seconds: float | None) -> None:
 
 def test_an_unknown_job_counts_as_a_middling_one() -> None:
     assert order_of_beginning([1.0, None, 3.0, 2.0, None]) == [2, 1, 3, 4, 0]
+
+
+def test_judges_are_fed_by_the_longest_and_the_shortest_in_turn() -> None:
+    assert order_of_beginning([1.0, 5.0, 3.0, 2.0, 4.0], feeds_judges=True) == [1, 0, 4, 3, 2]

@@ -6,20 +6,28 @@ from collections.abc import Sequence
 from statistics import median
 
 
-def order_of_beginning(expected: Sequence[float | None], worker: int = 0, workers: int = 1) -> list[int]:
+def order_of_beginning(
+    expected: Sequence[float | None], worker: int = 0, workers: int = 1, *, feeds_judges: bool = False
+) -> list[int]:
     """Indices of jobs in the order in which one of several workers begins them.
 
     The longest first, so that no long one is left over at the end, when slots are idle; an unknown one counts as a
     middling one. Each worker deals itself every n-th of that order, and then goes on with the others' jobs. Where
     nothing is known, the order is that of the items, and each worker has its own place in it.
 
+    Judges that have slots of their own, and much to do, would stand idle while all slots are busy with long answers. To
+    feed them, the longest and the shortest begin in turn. ``perf/schedule_simulation.py`` compares the orders.
+
     Args:
         expected: Seconds to expect for each job, or None.
         worker: Which worker this is, counted from 0.
         workers: How many share the jobs.
+        feeds_judges: Whether judges must not wait long for the first answers.
 
     >>> order_of_beginning([10, 30, None, 20])
     [1, 2, 3, 0]
+    >>> order_of_beginning([10, 30, None, 20], feeds_judges=True)
+    [1, 0, 2, 3]
     >>> order_of_beginning([10, 30, None, 20], worker=1, workers=2)
     [2, 0, 1, 3]
     >>> order_of_beginning([None] * 4, worker=1, workers=2)
@@ -32,6 +40,8 @@ def order_of_beginning(expected: Sequence[float | None], worker: int = 0, worker
         return [*range(start, count), *range(start)]
     middle = median(known)
     longest = sorted(range(count), key=lambda index: -_or(expected[index], middle))
+    if feeds_judges:
+        longest = [index for pair in zip(longest, reversed(longest), strict=True) for index in pair][:count]
     return [index for step in range(workers) for index in longest[(worker + step) % workers :: workers]]
 
 

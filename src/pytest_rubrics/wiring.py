@@ -96,7 +96,9 @@ def wire(
         engine.lead = max(1, seat.share(plan.config.concurrency))
     else:
         known = [expected[index] if expected else None for index in mine]
-        engine.order = [mine[place] for place in order_of_beginning(known, seat.number, seat.count)]
+        feeds = _feeds_judges(plan, cases, engine.jobs)
+        order = order_of_beginning(known, seat.number, seat.count, feeds_judges=feeds)
+        engine.order = [mine[place] for place in order]
         engine.order += [index for index in everything if index not in mine]
     if plan.config.engine == "ray":
         from pytest_rubrics.cluster.controller import Cluster
@@ -110,6 +112,16 @@ def wire(
             wiring.close()
             raise
     return wiring
+
+
+def _feeds_judges(plan: Plan, cases: Sequence[tuple[BenchmarkPlan, Case]], jobs: Sequence[Job]) -> bool:
+    """Whether judges that share no slots with the models have more than one call to make for an answer."""
+    benchmarks = {one.benchmark.name: one.benchmark for one, _ in cases}.values()
+    if all(criteria_per_call(benchmark, one) is None for benchmark in benchmarks for one in plan.judge.members):
+        return False
+    models = {id(slots) for job in jobs if job.contender.endpoint for slots in job.contender.endpoint.slots}
+    judges = {id(slots) for job in jobs for endpoint in job.bench.judge_endpoints for slots in endpoint.slots}
+    return not models & judges
 
 
 @dataclass(slots=True)
