@@ -140,7 +140,7 @@ class Provider:
         self._answer_bytes = answer_bytes
         self._script = script
         self._judge = Judge(truth, criteria_truth)
-        self._accepted = FORMATS[: FORMATS.index(accepts) + 1]
+        self.accept(accepts)
         self._ignore_format = ignore_format
         self._tools = tools
         self._reasoning = reasoning
@@ -206,6 +206,10 @@ class Provider:
     def in_flight(self) -> int:
         """Requests that have no reply yet."""
         return self._in_flight
+
+    def accept(self, strongest: Literal["json_schema", "json_object", "text"]) -> None:
+        """Take no stronger ``response_format`` from now on."""
+        self._accepted = FORMATS[: FORMATS.index(strongest) + 1]
 
     def pause(self) -> None:
         """Let requests arrive and wait, until ``resume``."""

@@ -1,12 +1,11 @@
-"""Asking for structured output: the strongest form an endpoint accepts, found out once and remembered."""
+"""Asking for structured output in the strongest form an endpoint accepts, which is remembered."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pytest_rubrics.calls.cache import StoreFullError
 from pytest_rubrics.calls.endpoint import Endpoint
@@ -16,6 +15,7 @@ from pytest_rubrics.calls.gateway import Gateway
 Result = TypeVar("Result")
 Form = Literal["json_schema", "json_object", "text"]
 FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
+ResponseFormat: TypeAlias = Mapping[str, Any] | None
 
 
 @dataclass(slots=True)
@@ -32,71 +32,67 @@ class StructuredOutput:
     endpoint: Endpoint
     wanted: Literal["auto"] | Form
     _accepts: Form | None = None
-    _failed: bool = False
+    _worked: set[Form] = field(default_factory=set)
 
     async def ask(
-        self, schema: Mapping[str, Any], send: Callable[[Mapping[str, Any] | None], Awaitable[Result]]
+        self,
+        schema: Mapping[str, Any],
+        is_stored: Callable[[ResponseFormat], bool],
+        send: Callable[[ResponseFormat], Awaitable[Result]],
     ) -> Result:
         """Send with the strongest ``response_format`` that the endpoint takes.
 
+        Nobody waits until that is found out: a refusal costs nothing, and most endpoints take the strongest.
+
         Args:
             schema: JSON schema of the reply.
+            is_stored: Whether there is a reply to the question in a given ``response_format``.
             send: Makes the call with a given ``response_format``.
 
         Raises:
             CallError: The call failed for another reason than its form.
         """
-        store = self.gateway.store
-        while (form := self._known()) is None:
-            # One call of all processes finds out, the others wait for it; where it failed, everybody tries.
-            alone = await self._claim()
-            if not (alone or self._failed):
-                await store.wait(self._row)
-                continue
+        if self.wanted != "auto":
+            return await send(response_format(self.wanted, schema))
+        best = self._known() or FORMS[0]
+        for form in (best, *FORMS):  # whatever is known by now
+            if is_stored(response_format(form, schema)):
+                return await send(response_format(form, schema))
+        *stronger, last = FORMS[FORMS.index(best) :]
+        for form in stronger:
             try:
-                if self._known() is None:  # another may have found out between our look and our claim
-                    return await self._find_out(schema, send)
-            finally:
-                if alone:
-                    await asyncio.shield(store.release(self._row))
-        return await send(response_format(form, schema))
+                reply = await send(response_format(form, schema))
+            except CallError as error:
+                if error.reason != "bad_request":
+                    raise
+            else:
+                await self._remember(form)
+                return reply
+        reply = await send(response_format(last, schema))
+        await self._remember(last)
+        return reply
 
     def _known(self) -> Form | None:
-        if self.wanted != "auto":
-            return self.wanted
         if self._accepts is None:
             row = self.gateway.store.get(self._row)
             self._accepts = row if row in FORMS else None
         return self._accepts
 
-    async def _claim(self) -> bool:
-        with suppress(StoreFullError):
-            return await self.gateway.store.claim(self._row)
-        return True
+    async def _remember(self, form: Form) -> None:
+        """One odd question may be refused in a form that others are not, and an endpoint may change."""
+        self._worked.add(form)
+        known = self._known()
+        if known is None or FORMS.index(form) < FORMS.index(known) or known not in self._worked:
+            self._accepts = form
+            with suppress(StoreFullError):  # the reply met the same, and it is kept
+                await self.gateway.store.put({self._row: form})
 
     @property
     def _row(self) -> str:
         return f"accepts:{self.endpoint.identity}"
 
-    async def _find_out(
-        self, schema: Mapping[str, Any], send: Callable[[Mapping[str, Any] | None], Awaitable[Result]]
-    ) -> Result:
-        for form in FORMS:
-            try:
-                reply = await send(response_format(form, schema))
-            except CallError as error:
-                if error.reason != "bad_request" or form == FORMS[-1]:
-                    self._failed = True
-                    raise
-                continue
-            self._accepts = form
-            with suppress(StoreFullError):  # the reply met the same, and it is kept
-                await self.gateway.store.put({self._row: form})
-            return reply
-        raise AssertionError("the last form either returns or raises")
 
-
-def response_format(form: Form, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def response_format(form: Form, schema: Mapping[str, Any]) -> ResponseFormat:
     """OpenAI's ``response_format`` for a form; None for plain text."""
     if form == "json_schema":
         return {"type": "json_schema", "json_schema": {"name": "verdicts", "strict": True, "schema": schema}}

@@ -12,7 +12,7 @@ from pytest_rubrics.calls.gateway import Gateway
 from pytest_rubrics.calls.limits import LocalSlots, Turn
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Message, Request
-from pytest_rubrics.calls.structured import StructuredOutput
+from pytest_rubrics.calls.structured import ResponseFormat, StructuredOutput
 from pytest_rubrics.judging.reply import MalformedReplyError
 
 Reading = TypeVar("Reading")
@@ -130,19 +130,22 @@ class Asker:
         language: str,
         round_: Round,
     ) -> Asked[Reading]:
-        async def send(form: Mapping[str, Any] | None) -> Asked[Reading]:
+        async def send(form: ResponseFormat) -> Asked[Reading]:
             question = self._request(messages, form, round_.repeat)
             asked = await self._until_read(question, read, language, round_)
             if round_.mend and asked.reading is None and asked.error is None:
                 asked = await self._until_read(question, read, language, replace(round_, anew=True))
             return asked
 
+        def is_stored(form: ResponseFormat) -> bool:
+            return self.gateway.store.get(self._request(messages, form, round_.repeat).key()) is not None
+
         try:
-            return await self.output.ask(schema, send)
+            return await self.output.ask(schema, is_stored, send)
         except CallError as error:
             return Asked(error=error)
 
-    def _request(self, messages: Sequence[Message], form: Mapping[str, Any] | None, repeat: int) -> Request:
+    def _request(self, messages: Sequence[Message], form: ResponseFormat, repeat: int) -> Request:
         return Request(
             model=self.endpoint.model,
             address=self.endpoint.address,
