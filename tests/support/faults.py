@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from time import time
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -105,29 +105,102 @@ class Faults:
 
 
 class RateLimit:
-    """At most n requests in any window of so many seconds. Refused ones do not count."""
+    """At most so much in any window of so many seconds. What is refused does not count.
 
-    def __init__(self, n: int, seconds: float) -> None:
-        self._n = n
-        self._seconds = seconds
-        self._taken: deque[float] = deque()
+    Args:
+        n: How much: requests, or tokens.
+        seconds: The window.
+        unit: What is counted.
+        headers: Whether replies say what is left, and refusals when to come again.
+    """
 
-    def take(self, now: float) -> dict[str, str]:
-        """Take a place at this time and return OpenAI's headers; with Retry-After there was none."""
-        while self._taken and self._taken[0] <= now - self._seconds:
-            self._taken.popleft()
-        free = len(self._taken) < self._n
-        if free:
-            self._taken.append(now)
-        wait = self._taken[0] + self._seconds - now
-        headers = {
-            "x-ratelimit-limit-requests": str(self._n),
-            "x-ratelimit-remaining-requests": str(self._n - len(self._taken)),
-            "x-ratelimit-reset-requests": f"{math.ceil(wait * 1000)}ms",
+    def __init__(
+        self, n: int, seconds: float, *, unit: Literal["requests", "tokens"] = "requests", headers: bool = True
+    ) -> None:
+        self.n = n
+        self.seconds = seconds
+        self.unit = unit
+        self.headers = headers
+        self.accepted: list[tuple[float, int]] = []
+        self.refused: list[float] = []
+        self._taken: deque[tuple[float, int]] = deque()
+        self._used: float = 0
+
+    def take(self, now: float, amount: int = 1) -> tuple[bool, dict[str, str]]:
+        """Take some at this time: whether there was room, and the headers in OpenAI's words."""
+        wait = self._wait(now, amount)
+        if wait <= 0:
+            self._use(now, amount)
+            self.accepted.append((now, amount))
+        else:
+            self.refused.append(now)
+        if not self.headers:
+            return wait <= 0, {}
+        left, reset = self._left(now)
+        said = {
+            f"x-ratelimit-limit-{self.unit}": str(self.n),
+            f"x-ratelimit-remaining-{self.unit}": str(int(left)),
+            f"x-ratelimit-reset-{self.unit}": f"{math.ceil(reset * 1000)}ms",
         }
+        if wait <= 0:
+            return True, said
         # The header takes whole seconds; OpenAI adds milliseconds in one of its own.
         exact = {"Retry-After": str(math.ceil(wait)), "retry-after-ms": str(math.ceil(wait * 1000))}
-        return headers if free else headers | exact
+        return False, said | exact
+
+    def _wait(self, now: float, amount: int) -> float:
+        while self._taken and self._taken[0][0] <= now - self.seconds:
+            self._used -= self._taken.popleft()[1]
+        excess, wait = self._used + amount - self.n, 0.0
+        for at, freed in self._taken:
+            if excess <= 0:
+                break
+            excess -= freed
+            wait = at + self.seconds - now
+        return wait
+
+    def _use(self, now: float, amount: int) -> None:
+        self._taken.append((now, amount))
+        self._used += amount
+
+    def _left(self, now: float) -> tuple[float, float]:
+        reset = self._taken[0][0] + self.seconds - now if self._taken else 0.0
+        return self.n - self._used, reset
+
+
+class TokenBucket(RateLimit):
+    """A stock that refills evenly; the header tells when it will be full, as OpenAI's does."""
+
+    _at = 0.0
+
+    def _wait(self, now: float, amount: int) -> float:
+        self._used = max(0.0, self._used - (now - self._at) * self.n / self.seconds)
+        self._at = now
+        return (self._used + amount - self.n) * self.seconds / self.n
+
+    def _use(self, now: float, amount: int) -> None:
+        self._used += amount
+
+    def _left(self, now: float) -> tuple[float, float]:
+        return self.n - self._used, self._used * self.seconds / self.n
+
+
+class FixedWindow(RateLimit):
+    """So much in each window of the server's own clock."""
+
+    _end = 0.0
+
+    def _wait(self, now: float, amount: int) -> float:
+        if now >= self._end:
+            self._end = (now // self.seconds + 1) * self.seconds
+            self._used = 0
+        return 0.0 if self._used + amount <= self.n else self._end - now
+
+    def _use(self, now: float, amount: int) -> None:
+        self._used += amount
+
+    def _left(self, now: float) -> tuple[float, float]:
+        return self.n - self._used, self._end - now
 
 
 # Refusals

@@ -104,7 +104,8 @@ class Provider:
         tools: Whether requests with tools are accepted; else they get a 400.
         reasoning: Text sent as ``reasoning_content`` with every reply.
         logprobs: Whether log probabilities are sent when asked for.
-        rate: Number of requests and seconds; more of them in such a window get a 429 with Retry-After.
+        rate: Number of requests and seconds; more of them in such a window get a 429 with Retry-After. Or a limit of
+            another kind, such as ``FixedWindow``.
         api_key: The bearer token to insist on.
         other: Reply to any other path, as status and JSON.
     """
@@ -126,7 +127,7 @@ class Provider:
         tools: bool = True,
         reasoning: str | None = None,
         logprobs: bool = True,
-        rate: tuple[int, float] | None = None,
+        rate: tuple[int, float] | RateLimit | None = None,
         api_key: str | None = None,
         other: Callable[[Recorded], tuple[int, Any]] | None = None,
     ) -> None:
@@ -145,7 +146,7 @@ class Provider:
         self._tools = tools
         self._reasoning = reasoning
         self._logprobs = logprobs
-        self._limit = RateLimit(*rate) if rate else None
+        self._limit = RateLimit(*rate) if isinstance(rate, tuple) else rate
         self._api_key = api_key
         self._other = other
         self._requests: list[Recorded] = []
@@ -283,11 +284,13 @@ class Provider:
     async def _respond(self, request: web.BaseRequest, record: Recorded) -> web.StreamResponse:
         if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
             return Reply(401, openai_error("Incorrect API key provided.", code="invalid_api_key")).response()
-        headers = {}
+        headers: dict[str, str] = {}
         if self._limit:
-            headers = self._limit.take(time.monotonic())
-            if "Retry-After" in headers:
-                body = openai_error("Rate limit reached.", code="rate_limit_exceeded", kind="requests")
+            unit = self._limit.unit
+            used = 1 if unit == "requests" else self._good(record, {}).body["usage"]["total_tokens"]
+            is_free, headers = self._limit.take(time.monotonic(), used)
+            if not is_free:
+                body = openai_error(f"Rate limit reached for {unit} per min.", code="rate_limit_exceeded", kind=unit)
                 return Reply(429, body, headers).response()
 
         async def good() -> Reply:

@@ -24,7 +24,7 @@ import pytest
 
 from pytest_rubrics.tasks import Criterion, Task
 from tests.support import faults
-from tests.support.faults import Fault, RateLimit
+from tests.support.faults import Fault, FixedWindow, RateLimit, TokenBucket
 from tests.support.judge import TextIndex
 from tests.support.provider import (
     Provider,
@@ -555,10 +555,19 @@ def test_missing_id_leaves_the_others(shape: str) -> None:
 
 def test_rate_limit_window() -> None:
     limit = RateLimit(2, 10)
-    taken = [limit.take(now) for now in (0.0, 4.0, 5.5, 10.0, 11.0)]
+    taken = [limit.take(now)[1] for now in (0.0, 4.0, 5.5, 10.0, 11.0)]
     assert [headers.get("Retry-After") for headers in taken] == [None, None, "5", None, "3"]
     assert taken[2]["retry-after-ms"] == "4500"
     assert [headers["x-ratelimit-remaining-requests"] for headers in taken] == ["1", "0", "0", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "wait"), [(RateLimit(4, 10), "7"), (TokenBucket(4, 10), "2"), (FixedWindow(4, 10), "6")]
+)
+def test_limits_of_each_kind(limit: RateLimit, wait: str) -> None:
+    taken = [limit.take(now, 2) for now in (1.0, 3.0, 4.2, 11.0, 13.0)]
+    assert [is_free for is_free, _ in taken] == [True, True, False, True, True]
+    assert [headers.get("Retry-After") for _, headers in taken] == [None, None, wait, None, None]
 
 
 def test_requests_over_the_rate_are_refused() -> None:
