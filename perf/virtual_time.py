@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from pytest_rubrics.calls.endpoint import Endpoint, Wire
+from pytest_rubrics.calls.endpoint import Endpoint, Launch, Wire
 from pytest_rubrics.calls.limits import LocalSlots, Turn
 from pytest_rubrics.engine import Engine
 
@@ -88,7 +88,7 @@ class _Sleeper:
 
 
 async def _call(endpoint: Endpoint, turn: Turn, seconds: float) -> None:
-    async with endpoint.slot(turn):
+    async with Launch(endpoint, turn, tokens=0.0):
         await asyncio.sleep(seconds)
 
 

@@ -399,7 +399,8 @@ class TestLookAhead:
             many.model(max_concurrency=4)
             many.judge()
             slow.faults.add(
-                Fault(faults.error(500, retry_after=0), times=5), Fault(faults.error(400), start=11, times=3)
+                Fault(faults.error(500, retry_after=0), times=5),
+                Fault(faults.error(400), kind="answer", start=11, times=3),  # a judge would ask in another form
             )
             grades = many.grades_of_workers(workers, concurrency=str(concurrency))
             assert {grade.state for grade in grades} == {"scored", "excluded"}

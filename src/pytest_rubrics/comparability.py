@@ -21,7 +21,9 @@ _FREE = {
     "note",
     "price",
     "retry_for",
+    "rpm",
     "timeout",
+    "tpm",
     "typical_seconds",
 }
 

@@ -142,6 +142,8 @@ class EndpointConfig(YamlModel):
         extra_body: Fields of the request that only this provider knows.
         timeout: Seconds for one call.
         max_concurrency: Calls in flight over all workers.
+        rpm: Calls per minute over all runs of this machine.
+        tpm: Tokens per minute, of input and output together, over all runs of this machine.
         price: Beats LiteLLM's table.
         retry_for: Seconds in which transient errors and 429 are tried again.
         typical_seconds: Seconds that one task usually takes here, for saying at the start how long a run will take.
@@ -159,6 +161,8 @@ class EndpointConfig(YamlModel):
     extra_body: dict[str, JsonValue] = Field(default_factory=dict)
     timeout: float = Field(default=600.0, gt=0)
     max_concurrency: Count | None = None
+    rpm: float | None = Field(default=None, gt=0)
+    tpm: float | None = Field(default=None, gt=0)
     price: PriceConfig | None = None
     retry_for: float = Field(default=180.0, ge=0)
     typical_seconds: float | None = Field(default=None, gt=0)

@@ -15,7 +15,7 @@ from pytest_rubrics.rebuilding import open_run, rebuild_summary, task_from_recor
 from pytest_rubrics.records import Run, RunWriter
 
 # Settings that are no part of what is asked: they may differ from machine to machine.
-_FREE = {"api_key", "max_concurrency", "note", "price", "retry_for", "timeout", "typical_seconds"}
+_FREE = {"api_key", "max_concurrency", "note", "price", "retry_for", "rpm", "timeout", "tpm", "typical_seconds"}
 # What must be the same of a benchmark.
 _OF_A_BENCHMARK = ("sha256", "tasks", "scoring", "judging", "prompts_sha256")
 _FIX = "Merge runs that were made with the same settings."

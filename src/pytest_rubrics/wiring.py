@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pytest_rubrics.calls.endpoint import Endpoint, Wire
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.gateway import Gateway
 from pytest_rubrics.calls.limits import LocalSlots, SharedSlots, Slots, share_of
+from pytest_rubrics.calls.pacing import Pacer
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.providers import effective_api_base
 from pytest_rubrics.calls.structured import StructuredOutput
@@ -199,6 +201,8 @@ class Wiring:
             except StoreError as error:
                 message = str(error)
         self.store.close()
+        for endpoint in self.endpoints.values():
+            endpoint.pacer.close()
         for lease in self._leases:
             lease.close()
         return message
@@ -304,8 +308,15 @@ class Wiring:
                 price=self._price(config),
                 max_tokens=_max_tokens(config.params),
                 client=config.client or "litellm",
+                pacer=self._pacer(config, address),
             )
         return self.endpoints[role, name]
+
+    def _pacer(self, config: EndpointConfig, address: str | Mapping[str, Any] | None) -> Pacer:
+        """The pace at an address, or of this model alone if its file states one: providers may limit either."""
+        is_own = config.rpm is not None or config.tpm is not None
+        name = json.dumps([config.model if is_own else config.model.partition("/")[0], address], sort_keys=True)
+        return Pacer(self.plan.config.cache_dir / "limits" / _short(name), config.rpm, config.tpm)
 
     def _address(self, config: EndpointConfig) -> str | dict[str, Any] | None:
         if config.serve is None:

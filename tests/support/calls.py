@@ -15,6 +15,7 @@ from pytest_rubrics.calls.cache import ReplyStore
 from pytest_rubrics.calls.endpoint import Endpoint, Wire
 from pytest_rubrics.calls.gateway import Gateway
 from pytest_rubrics.calls.limits import LocalSlots, Turn
+from pytest_rubrics.calls.pacing import Pacer
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
@@ -76,6 +77,7 @@ class Caller:
         timeout, retry_for: Of the endpoint, in seconds.
         price: Of the endpoint.
         settings: Of the gateway.
+        pacer: Of the endpoint.
     """
 
     server: Provider
@@ -86,6 +88,7 @@ class Caller:
     price: Price | None = None
     model: str = "openai/model"
     settings: dict[str, Any] = field(default_factory=dict)
+    pacer: Pacer = field(default_factory=Pacer)
 
     def __post_init__(self) -> None:
         self.gateway = Gateway(**{"store": self.store, "run": "run", "started_at": STARTED_AT, **self.settings})
@@ -102,6 +105,7 @@ class Caller:
             retry_for=self.retry_for,
             slots=[LocalSlots(self.slots, lambda: None)],
             price=self.price or Price(1.0, 2.0),
+            pacer=self.pacer,
         )
 
     def request(self, text: str = "a question", **fields: Any) -> Request:

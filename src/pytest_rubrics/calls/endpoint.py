@@ -6,18 +6,22 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pytest_rubrics.calls.errors import CallError
-from pytest_rubrics.calls.limits import Slots, Turn
+from pytest_rubrics.calls.errors import CallError, ProviderError
+from pytest_rubrics.calls.limits import LocalSlots, Slots, Turn
+from pytest_rubrics.calls.pacing import Pacer
 from pytest_rubrics.calls.prices import Price, listed_price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
 
 Client = Literal["litellm", "openai"]
+
+
+LONGEST_SLEEP = 5.0  # seconds between two looks whether a pause has changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Endpoint:
         max_tokens: Most output tokens of a call, for reserving its cost.
         client: The library that calls it.
         send: How it is asked, where that is the business of no client; what it costs is then unknown.
+        pacer: When a call may start; it knows the provider's limits.
+        gate: Passed one at a time while there is a pace.
         in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
         closed: Why it is not called any more, or None.
         has_replies: Whether the row that says so has been stored.
@@ -67,6 +73,8 @@ class Endpoint:
     max_tokens: int | None = None
     client: Client = "litellm"
     send: Callable[[Request], Awaitable[Reply]] | None = None
+    pacer: Pacer = field(default_factory=Pacer)
+    gate: LocalSlots = field(default_factory=lambda: LocalSlots(1, lambda: None))
     in_flight: int = 0
     rate_limited: int = 0
     closed: CallError | None = None
@@ -89,25 +97,18 @@ class Endpoint:
 
     @property
     def idle(self) -> int:
-        """Calls that could start at once."""
-        return min(slots.idle for slots in self.slots)
+        """Calls that could start at once, less those that wait for their turn in the pace."""
+        return min(slots.idle for slots in self.slots) - (1 - self.gate.idle)
 
     @property
     def width(self) -> int:
         """Most calls in flight at once."""
         return min(slots.count for slots in self.slots)
 
-    @asynccontextmanager
-    async def slot(self, turn: Turn) -> AsyncIterator[None]:
-        """Hold one slot of every limit for the length of a block."""
-        async with AsyncExitStack() as stack:
-            for slots in self.slots:
-                await stack.enter_async_context(slots.slot(turn))
-            self.in_flight += 1
-            try:
-                yield
-            finally:
-                self.in_flight -= 1
+    @property
+    def patience(self) -> float:
+        """Seconds for which a call is tried, without its waiting in queues."""
+        return self.retry_for + self.timeout
 
     async def wire(self) -> Wire:
         """Connect once.
@@ -143,6 +144,89 @@ class Endpoint:
     def down(self) -> bool:
         """Whether a call that fails should not be tried again: others have tried long enough."""
         return self._down
+
+
+@dataclass(slots=True)
+class Launch:
+    """The way of one call onto the wire: its turn in the pace, and a slot of every limit.
+
+    Neither is held while it waits for the other.
+
+    Attributes:
+        endpoint: Whom it calls.
+        turn: Its place in the queues.
+        tokens: How many it will use, as far as one can tell.
+    """
+
+    endpoint: Endpoint
+    turn: Turn
+    tokens: float
+    _slots: AsyncExitStack | None = None
+    _started: float | None = None
+    _is_sent: bool = False
+
+    async def __aenter__(self) -> Launch:
+        await self.take()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    async def take(self) -> None:
+        """Wait until the call may start."""
+        gate, pacer = self.endpoint.gate, self.endpoint.pacer
+        if gate.held == 0 and not pacer.wait() and await self._start():
+            return
+        while True:
+            async with gate.slot(self.turn):
+                # Whoever is awaited by now goes first.
+                while not gate.is_wanted_before(self.turn):
+                    if wait := pacer.wait():
+                        await asyncio.sleep(min(wait, LONGEST_SLEEP))
+                    elif await self._start():
+                        return
+
+    async def _start(self) -> bool:
+        async with AsyncExitStack() as slots:
+            for one in self.endpoint.slots:
+                await slots.enter_async_context(one.slot(self.turn))
+            if not self.endpoint.pacer.take(self.tokens, alone=self.endpoint.in_flight == 0):
+                return False
+            self._started, self._is_sent = time.monotonic(), False
+            self.endpoint.in_flight += 1
+            self._slots = slots.pop_all()
+            return True
+
+    async def leave(self) -> None:
+        """Give back the slot, and the place in the pace where it was not used."""
+        if self._slots is None:
+            return
+        slots, self._slots = self._slots, None
+        self.endpoint.in_flight -= 1
+        if not self._is_sent:
+            self.endpoint.pacer.give_back(self.tokens)
+        await slots.aclose()
+
+    def sent(self) -> None:
+        """The call goes onto the wire."""
+        self._is_sent = True
+
+    def answered(self, reply: Reply, headers: Mapping[str, str]) -> None:
+        """The provider answered."""
+        used = reply.usage.input_tokens + reply.usage.output_tokens
+        self.endpoint.pacer.answered(self._started or 0.0, self.tokens, used, headers)
+
+    def refused(self, error: ProviderError) -> float:
+        """The provider asked to slow down: everybody waits.
+
+        Returns:
+            For how many seconds.
+        """
+        self.endpoint.rate_limited += 1
+        wait = error.retry_after
+        if wait is not None and wait > self.endpoint.patience:
+            return wait  # longer than anybody waits: let the others see for themselves
+        return self.endpoint.pacer.refused(self._started or 0.0, self.tokens, error)
 
 
 def reply_row(model: str, address: str | Mapping[str, Any] | None) -> str:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from pytest_rubrics.calls.rate_headers import allowance, duration
+
 Reason = Literal[
     "transport",
     "authentication",
@@ -127,7 +129,10 @@ def refusal(text: str, status: int | None, headers: Mapping[str, str] | None = N
         return found(status, reason="context_length")
     if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
         return found(status, reason="bad_request")
-    return found(status, transient=True, retry_after=_retry_after(headers))
+    retry_after = _retry_after(headers)
+    if retry_after is None and status == 429:
+        retry_after = _reset_of(headers, text)
+    return found(status, transient=True, retry_after=retry_after)
 
 
 def with_code(text: str, body: object) -> str:
@@ -172,6 +177,18 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return None
+
+
+# OpenAI's "Please try again in 6m0s", Gemini's '"retryDelay": "34s"' and "Please retry in 34.07s".
+_SAID = re.compile(r"(?:again in|retry in|retry after|retryDelay\W+)\s*((?:[\d.]+(?:ms|h|m|s))+)", re.I)
+
+
+def _reset_of(headers: Mapping[str, str], text: str) -> float | None:
+    """How long a refusal lasts by other headers than Retry-After, or by its words."""
+    lefts = [allowance(headers, by_tokens=by_tokens) for by_tokens in (False, True)]
+    resets = [left.seconds for left in lefts if left is not None and left.remaining < 1]
+    said = _SAID.search(text)
+    return max(resets) if resets else duration(said.group(1)) if said else None
 
 
 def _number(value: object) -> float | None:

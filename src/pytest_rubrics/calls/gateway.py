@@ -7,15 +7,15 @@ import json
 import random
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_rubrics.calls.budget import Budget, NoRoomYetError
 from pytest_rubrics.calls.cache import ReplyStore, StoreFullError
-from pytest_rubrics.calls.endpoint import Endpoint, reply_row
+from pytest_rubrics.calls.endpoint import Endpoint, Launch, reply_row
 from pytest_rubrics.calls.errors import CallError, ProviderError
 from pytest_rubrics.calls.limits import Turn
+from pytest_rubrics.calls.pacing import UNKNOWN_TOKENS
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply, Usage
 from pytest_rubrics.calls.request import Request
@@ -119,12 +119,11 @@ class Gateway:
                 return reply
             self._check(endpoint)
             no_room: NoRoomYetError | None = None
-            async with AsyncExitStack() as slot:
-                await slot.enter_async_context(endpoint.slot(turn))
+            async with Launch(endpoint, turn, self._tokens(request, endpoint)) as launch:
                 self._check(endpoint)
                 if await self._claim(key):
                     try:
-                        return await self._claimed(key, request, endpoint, turn, slot, opening)
+                        return await self._claimed(key, request, endpoint, launch, opening)
                     except NoRoomYetError as error:
                         no_room = error
                     finally:
@@ -146,15 +145,14 @@ class Gateway:
         key: str,
         request: Request,
         endpoint: Endpoint,
-        turn: Turn,
-        slot: AsyncExitStack,
+        launch: Launch,
         opening: Opening | None,
     ) -> Reply:
         stored = self._stored(key)  # the owner before may have stored it between our look and our claim
         if stored is not None:
             return stored
-        reply = await self._pay(request, endpoint, turn, slot)
-        await slot.aclose()
+        reply = await self._pay(request, endpoint, launch)
+        await launch.leave()
         rows: dict[str, Any] = {key: reply.to_row()}
         if opening is not None and opening.row is not None:
             rows[opening.row] = opening.attempt
@@ -183,12 +181,12 @@ class Gateway:
         self.stop(CallError("error", str(error)))
         return CallError("error", str(error))
 
-    async def _pay(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
+    async def _pay(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
         price = endpoint.known_price()
         reserved = await self._reserve(request, endpoint, price)
         cost: float | None = 0.0
         try:
-            reply = await self._try_until_done(request, endpoint, turn, slot)
+            reply = await self._try_until_done(request, endpoint, launch)
             cost = _cost(reply, price)
             self.counters.calls += 1
             self.counters.spent_usd += cost or 0.0
@@ -196,26 +194,29 @@ class Gateway:
         finally:
             await asyncio.shield(self.budget.settle(reserved, cost))
 
-    async def _try_until_done(self, request: Request, endpoint: Endpoint, turn: Turn, slot: AsyncExitStack) -> Reply:
+    async def _try_until_done(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
         began = time.monotonic()
-        deadline = began + endpoint.retry_for + endpoint.timeout
+        deadline = began + endpoint.patience
         tries = 0
         while True:
             try:
-                reply = await self._send(request, endpoint)
+                reply = await self._send(request, endpoint, launch)
                 endpoint.succeeded()
                 return reply
             except ProviderError as error:
                 tries += 1
-                delay = _delay(error, tries)
-                endpoint.rate_limited += error.rate_limited
-                if not self._worth_another(error, endpoint, tries, time.monotonic() + delay - deadline):
+                delay = launch.refused(error) if error.rate_limited else _delay(error, tries)
+                again_at = time.monotonic() + delay
+                if not self._worth_another(error, endpoint, tries, again_at - deadline):
                     if error.transient and not error.rate_limited:  # any other refusal is a sign of life
                         endpoint.gave_up(since=began)
                     raise _final(error, endpoint, tries) from error
-            await slot.aclose()  # a slot is never held while waiting
-            await asyncio.sleep(delay)
-            await slot.enter_async_context(endpoint.slot(turn))
+                must_sleep = not error.rate_limited
+            await launch.leave()  # a slot is never held while waiting
+            if must_sleep:
+                await asyncio.sleep(delay)
+            await launch.take()
+            deadline += max(0.0, time.monotonic() - again_at)  # time in a queue is not time of trying
             self._check(endpoint)
 
     @staticmethod
@@ -224,7 +225,8 @@ class Gateway:
             return False
         return error.rate_limited or (tries < MAX_TRIES and not endpoint.down)
 
-    async def _send(self, request: Request, endpoint: Endpoint) -> Reply:
+    async def _send(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
+        launch.sent()
         if endpoint.send is not None:
             return await endpoint.send(request)
         from pytest_rubrics.calls.transport import send
@@ -239,6 +241,7 @@ class Gateway:
                 timeout=endpoint.timeout,
                 client=endpoint.client,
             )
+            launch.answered(received.reply, received.headers)
             return received.reply
         except ProviderError as error:
             if error.filtered:
@@ -250,6 +253,12 @@ class Gateway:
             if error.transient and error.status != 429:
                 endpoint.disconnect()
             raise
+
+    @staticmethod
+    def _tokens(request: Request, endpoint: Endpoint) -> float:
+        if not endpoint.pacer.counts_tokens:
+            return endpoint.pacer.typical_tokens()
+        return endpoint.pacer.typical_tokens(most_input_tokens(request) / 2 + UNKNOWN_TOKENS)
 
     def _check(self, endpoint: Endpoint) -> None:
         if self.mode == "offline":

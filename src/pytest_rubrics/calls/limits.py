@@ -51,6 +51,10 @@ class LocalSlots:
         """Slots in use."""
         return self._held
 
+    def is_wanted_before(self, turn: Turn) -> bool:
+        """Whether somebody of a lower rank waits."""
+        return any(waiting.rank < turn.rank for waiting, future in self._waiting if not future.done())
+
     @asynccontextmanager
     async def slot(self, turn: Turn) -> AsyncIterator[None]:
         """Hold a slot for the length of a block; the waiting task of the lowest rank is served first."""

@@ -50,6 +50,9 @@ params:
 timeout: 1800
 # Calls in flight over all workers.
 # max_concurrency: 16
+# What the provider permits per minute, where it is known.
+# rpm: 500
+# tpm: 200000
 # USD per million tokens, where LiteLLM's table has no price.
 # price: {input: 1.25, output: 10}
 """,

@@ -1,0 +1,168 @@
+"""How much of what a provider permits is used, and how many calls it refuses: real HTTP, real gateways, real minutes.
+
+    python perf/rate_limit.py            # every kind of limit, one process and two: about eight minutes
+    python perf/rate_limit.py --quick    # one kind
+
+The servers for one process run at the same time, each with clients of its own, then those for two. A figure that is
+not reached is marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from pytest_rubrics.calls.cache import ReplyStore  # noqa: E402
+from pytest_rubrics.calls.endpoint import Endpoint, Wire  # noqa: E402
+from pytest_rubrics.calls.errors import CallError  # noqa: E402
+from pytest_rubrics.calls.gateway import Gateway  # noqa: E402
+from pytest_rubrics.calls.limits import LocalSlots, Turn, share_of  # noqa: E402
+from pytest_rubrics.calls.pacing import Pacer  # noqa: E402
+from pytest_rubrics.calls.prices import Price  # noqa: E402
+from pytest_rubrics.calls.request import Request  # noqa: E402
+from pytest_rubrics.calls.transport import close_clients  # noqa: E402
+from tests.support.faults import FixedWindow, RateLimit, TokenBucket  # noqa: E402
+from tests.support.provider import Provider  # noqa: E402
+
+CONCURRENCY = 64
+LATENCY = 0.3
+KINDS = {"sliding window": RateLimit, "token bucket": TokenBucket, "fixed window": FixedWindow}
+FIRST = 60.0  # seconds that are not counted
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One server and its clients."""
+
+    name: str
+    limit: RateLimit
+    processes: int = 1
+    rpm: float = 0.0
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """What is measured."""
+    if quick:
+        return [Case("sliding window, 5 a second", RateLimit(5, 1.0))]
+    found = []
+    for processes in (1, 2):
+        for words, kind in (
+            ("sliding window", RateLimit),
+            ("token bucket", TokenBucket),
+            ("fixed window", FixedWindow),
+        ):
+            found.append(Case(f"{words}, 5 a second", kind(5, 1.0), processes))
+            found.append(Case(f"{words}, 300 a minute", kind(300, 60.0), processes))
+            if processes == 1:
+                found.append(Case(f"{words}, 5 a second, no headers", kind(5, 1.0, headers=False)))
+                tokens = kind(60_000, 60.0, unit="tokens")
+                found.append(Case(f"{words}, 60,000 tokens a minute", tokens))
+    found.append(Case("sliding window, 300 a minute, rpm: 300", RateLimit(300, 60.0), 2, rpm=300))
+    return found
+
+
+async def client(url: str, folder: Path, seconds: float, number: int, processes: int, rpm: float) -> None:
+    """Call as fast as the gateway allows."""
+    warnings.simplefilter("ignore")
+    store = ReplyStore(folder / "replies", warn=print)
+    gateway = Gateway(store, run="run", started_at=0.0)
+    endpoint = Endpoint(
+        name="model",
+        model="openai/model",
+        address=url,
+        connect=lambda: Wire(url, "key"),
+        timeout=30.0,
+        retry_for=180.0,
+        slots=[LocalSlots(share_of(CONCURRENCY, number, processes), lambda: None)],
+        price=Price(0.0, 0.0),
+        client="openai",  # many processes at once: LiteLLM would take 200 MB in each
+        pacer=Pacer(folder / "limits" / "server", rpm or None),
+    )
+    end, questions = time.monotonic() + seconds, count()
+
+    async def ask() -> None:
+        while time.monotonic() < end:
+            which = next(questions)
+            text = f"Question {which} of process {number}. " + "More of it. " * (which * 7919 % 200)
+            request = Request("openai/model", url, [{"role": "user", "content": text}])
+            await gateway.complete(request, endpoint, Turn(which))
+
+    tasks = [asyncio.create_task(ask()) for _ in range(2 * CONCURRENCY)]
+    await asyncio.wait(tasks, timeout=seconds)
+    for task in tasks:
+        if task.done() and isinstance(error := task.exception(), CallError):
+            print(f"a call was given up: {error}")
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await close_clients()
+    store.close()
+
+
+def measure(chosen: Sequence[Case], seconds: float) -> None:
+    """Run all cases at once and print their rows."""
+    with ExitStack() as stack:
+        started = []
+        for case in chosen:
+            server = stack.enter_context(Provider(rate=case.limit, latency=LATENCY, answer_bytes=400))
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            command = [sys.executable, "-W", "ignore", __file__, "--client", server.url, folder, str(seconds)]
+            clients = [
+                subprocess.Popen([*command, str(number), str(case.processes), str(case.rpm)])
+                for number in range(case.processes)
+            ]
+            started.append((case, clients))
+        for case, clients in started:
+            for process in clients:
+                process.wait()
+            print(line(case), flush=True)
+
+
+def line(case: Case) -> str:
+    """A row of the table: what happened after the first minute since the first call, and in all."""
+    limit = case.limit
+    begin = min(limit.accepted)[0]
+    end = max(limit.accepted)[0] - 5  # the processes do not end at once
+    used = sum(amount for at, amount in limit.accepted if begin + FIRST <= at < end)
+    refused = sum(begin + FIRST <= at < end for at in limit.refused)
+    accepted = sum(begin + FIRST <= at < end for at, _ in limit.accepted)
+    rate = limit.n / limit.seconds
+    share = 100 * used / (rate * (end - begin - FIRST))
+    whole = 100 * sum(amount for at, amount in limit.accepted if at < end) / (rate * (end - begin))
+    part = 100 * refused / max(1, accepted + refused)
+    mark = "" if share >= 95 and part < 1 else "  <- missed"
+    numbers = f"{share:18.1f}  {part:9.2f}  ({whole:.1f}, {len(limit.refused)})"
+    return f"{case.name:45} {case.processes:9}  {numbers}{mark}"
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one kind of limit")
+    parser.add_argument("--seconds", type=float, default=240.0, help="length of the run")
+    parser.add_argument("--client", nargs=6, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        url, folder, seconds, number, processes, rpm = options.client
+        asyncio.run(client(url, Path(folder), float(seconds), int(number), int(processes), float(rpm)))
+    else:
+        print(f"{'server':45} processes  permitted, used %  refused %  (all along: used %, refused)", flush=True)
+        chosen = cases(quick=options.quick)
+        for processes in (1, 2):
+            measure([case for case in chosen if case.processes == processes], options.seconds)
+
+
+if __name__ == "__main__":
+    main()
