@@ -155,9 +155,11 @@ class TestPace:
         assert server.max_in_flight == 128
 
     def test_a_stated_rate_is_kept_from_the_first_call_on(self, server: Provider, connect: Connect) -> None:
+        with connect() as one:
+            in_loop(lambda: one.ask("warm"))
         with connect(pacer=Pacer(rpm=600)) as one:
             in_loop(lambda: ask_many(one, 12))
-        times = [request.at for request in server.requests]
+        times = [request.at for request in server.requests[1:]]
         assert max(times) - min(times) >= 1.0
 
     def test_the_awaited_call_goes_first(self, server: Provider, connect: Connect) -> None:
@@ -178,21 +180,21 @@ class TestPace:
         assert asked == ["0", "4", "1", "2", "3"]
 
     def test_a_call_that_another_makes_uses_no_place(self, server: Provider, connect: Connect) -> None:
-        with connect(pacer=Pacer(rpm=6)) as one:
+        with connect(pacer=Pacer(rpm=1)) as one:
 
             async def ask() -> None:
                 first = asyncio.create_task(one.ask("same"))
                 await first
-                assert one.endpoint.pacer.wait() > 5
-                await asyncio.wait_for(one.ask("same"), 2)  # it is stored
+                assert one.endpoint.pacer.wait() > 20
+                await asyncio.wait_for(one.ask("same"), 15)  # it is stored
 
             in_loop(ask)
 
             async def unused() -> None:
                 endpoint: Endpoint = one.new_endpoint()
-                endpoint.pacer = Pacer(rpm=6)
+                endpoint.pacer = Pacer(rpm=1)
                 async with Launch(endpoint, Turn(0), 1.0):
-                    assert endpoint.pacer.wait() > 5
+                    assert endpoint.pacer.wait() > 20
                 assert endpoint.pacer.wait() == 0
 
             in_loop(unused)

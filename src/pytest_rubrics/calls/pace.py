@@ -210,6 +210,11 @@ class Schedule:
         self.calls.correct(-1.0, stated[0])
         self.tokens.correct(-tokens, stated[1])
 
+    def settle(self, started: float, difference: float, stated: tuple[float, float]) -> None:
+        """A call used so many more tokens than was thought when it started; fewer, if negative."""
+        if started >= self.cut:  # those of a former episode say nothing of what was taken since
+            self.tokens.correct(difference, stated[1])
+
     def refused(self, now: float, started: float, tokens: float, wait: float | None, *, by_tokens: bool) -> float:
         """A call was refused.
 

@@ -89,7 +89,7 @@ class Pacer:
             self._tokens += (used - self._tokens) / 8 if self._tokens else used
         if used and (self.counts_tokens or self._read().tokens.limit):
             with self._changing() as schedule:
-                schedule.tokens.correct(used - tokens, self._limits[1])
+                schedule.settle(started, used - tokens, self._limits)
         for by_tokens in (False, True):
             left = allowance(headers, by_tokens=by_tokens)
             if left and left.seconds > 0 and left.remaining < (self.typical_tokens() if by_tokens else 1):
