@@ -351,7 +351,7 @@ def run(trial: Trial, data: Path) -> Seen:
 
 
 def calibrate(data: Path, times: int) -> Cpu:
-    """What the CPU needs, from runs whose server answers at once: of several, those that were disturbed least."""
+    """What the CPU needs, from runs whose server answers at once: of some, the one that was disturbed least."""
 
     def at_once(setting: Setting, *arguments: str) -> tuple[float, float, Seen]:
         seen = [run(Trial("", replace(setting, answer=0.0, judge=0.0), arguments), data) for _ in range(times)]
@@ -372,7 +372,7 @@ def calibrate(data: Path, times: int) -> Cpu:
 def validate(data: Path, times: int) -> None:
     """Measure, simulate, and print how far the two are apart."""
     print(machine())
-    cpu = calibrate(data, times)
+    cpu = calibrate(data, max(3, times))
     print(f"calibrated by runs whose server answers at once: {cpu}", flush=True)
     rows = []
     for trial in TRIALS:
