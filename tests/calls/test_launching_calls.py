@@ -163,9 +163,12 @@ class TestPace:
         assert max(times) - min(times) >= 1.0
 
     def test_the_awaited_call_goes_first(self, server: Provider, connect: Connect) -> None:
-        with connect(pacer=Pacer(rpm=120)) as one:
+        with connect() as one:
 
             async def ask() -> None:
+                await one.ask("warm")
+                one.endpoint.pacer = Pacer(rpm=60)
+
                 def call(text: str, turn: Turn) -> asyncio.Task[Reply]:
                     return asyncio.create_task(one.gateway.complete(one.request(text), one.endpoint, turn))
 
@@ -177,7 +180,7 @@ class TestPace:
 
             in_loop(ask)
         asked = [request.body["messages"][0]["content"] for request in server.requests]
-        assert asked == ["0", "4", "1", "2", "3"]
+        assert asked == ["warm", "0", "4", "1", "2", "3"]
 
     def test_a_call_that_another_makes_uses_no_place(self, server: Provider, connect: Connect) -> None:
         with connect(pacer=Pacer(rpm=1)) as one:
