@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -191,7 +192,7 @@ class Wiring:
         """
         self.engine.shut_down()
         if self.cluster is not None:
-            self.gateway.unsaved.update(self.cluster.close())
+            self._keep(self.cluster.close())
         message = None
         if self.gateway.unsaved:
             try:
@@ -206,6 +207,15 @@ class Wiring:
         for lease in self._leases:
             lease.close()
         return message
+
+    def _keep(self, rows: dict[str, Any]) -> None:
+        """Store what workers could not store; their store may have died, and this one not."""
+        if not rows:
+            return
+        try:
+            asyncio.run(self.store.put(rows))
+        except StoreError:
+            self.gateway.unsaved.update(rows)
 
     def _contender(self, model: LoadedModel) -> Contender:
         config = model.config

@@ -101,10 +101,10 @@ class RayCluster:
                 os.kill(pid, signal.SIGKILL)
         node.wait()
 
-    def workers(self) -> list[int]:
-        """Process ids of all actors of runs."""
+    def actors(self, kind: str = "Worker|Replies|Limiter") -> list[int]:
+        """Process ids of the actors of runs."""
         family = [pid for node in self.nodes.values() for pid in _family(node.pid)]
-        return [pid for pid in family if re.match("ray::(Worker|Replies|Limiter)", _command(pid))]
+        return [pid for pid in family if re.match(f"ray::({kind})", _command(pid))]
 
     def texts(self) -> Mapping[str, str]:
         """All that Ray has written to its logs, by file."""
