@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support import faults
 from tests.support.clusters import RayCluster, calls_by_node, check_that_nothing_was_lost, hold, ray_cluster
+from tests.support.faults import Fault
 from tests.support.provider import Provider
 from tests.support.stores import opened
 from tests.support.workspaces import Outcome, Workspace, keys, until
@@ -109,12 +111,13 @@ def test_nodes_that_cannot_grade_are_left_out_and_no_key_is_logged(
     (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION, encoding="utf-8")
     two_nodes.add("third", PYTHONPATH=str(tmp_path))
     workspace.model(**SETTINGS, api_key="${SECOND_KEY}")
+    server.faults.add(Fault(faults.error(429, retry_after=1), kind="judge", times=2))  # all nodes wait
     outcome = workspace.pytest(*ON_RAY, SECOND_KEY=KEY, **two_nodes.variables)
     two_nodes.kill("third")
     assert {record["state"] for record in outcome.records} == {"scored"}, outcome.text
     assert calls_by_node(server, kind="answer") == {"second": COUNT}
     assert calls_by_node(server).keys() <= {"head", "second"}
-    assert server.count() == 2 * COUNT
+    assert server.count() == 2 * COUNT + 2
     assert "gets no more grades" in outcome.text
     assert "SECOND_KEY is not set" in outcome.text
     assert "it has pytest-rubrics 0.0.0" in outcome.text

@@ -101,7 +101,7 @@ class RayCluster:
                 os.kill(pid, signal.SIGKILL)
         node.wait()
 
-    def actors(self, kind: str = "Worker|Replies|Limiter") -> list[int]:
+    def actors(self, kind: str = "Worker|Replies|Limiter|Paces") -> list[int]:
         """Process ids of the actors of runs."""
         family = [pid for node in self.nodes.values() for pid in _family(node.pid)]
         return [pid for pid in family if re.match(f"ray::({kind})", _command(pid))]

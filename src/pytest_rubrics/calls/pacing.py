@@ -56,6 +56,11 @@ class Pacer:
         """Tokens of a call: what the last ones used, else a guess."""
         return self._tokens or guess or UNKNOWN_TOKENS
 
+    def learn(self, used: float) -> None:
+        """A call used so many tokens; 0 where the provider does not say."""
+        if used:
+            self._tokens += (used - self._tokens) / 8 if self._tokens else used
+
     def wait(self) -> float:
         """Seconds until a call may start, as far as is known now; 0 if it may."""
         schedule = self._read()
@@ -85,8 +90,7 @@ class Pacer:
             used: How many it used; 0 where the provider does not say.
             headers: Headers of the response.
         """
-        if used:
-            self._tokens += (used - self._tokens) / 8 if self._tokens else used
+        self.learn(used)
         if used and (self.counts_tokens or self._read().tokens.limit):
             with self._changing() as schedule:
                 schedule.settle(started, used - tokens, self._limits)

@@ -16,6 +16,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayError, RayTaskErr
 from pytest_rubrics import __version__
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.cluster.limiter import Limiter
+from pytest_rubrics.cluster.paces import Paces
 from pytest_rubrics.cluster.replies import Replies
 from pytest_rubrics.cluster.shipping import shipment
 from pytest_rubrics.cluster.starting import ClusterError, actor, join, leave
@@ -64,6 +65,7 @@ class Cluster:
     _shipment: Any
     _replies: Any
     _limiters: Mapping[str, Any]
+    _paces: Any
     _recruiting: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by node
     _members: list[_Member] = field(default_factory=list)
     _dead: list[_Member] = field(default_factory=list)
@@ -89,7 +91,8 @@ class Cluster:
         shared: dict[str, Any] = {"num_cpus": 0, "max_task_retries": -1}
         replies = actor(Replies, here, config.cache_dir, config.run, config.max_cost, **shared)
         limiters = {name: actor(Limiter, here, slots.count, **shared) for name, slots in wiring.pools.items()}
-        return cls(wiring, warn, ray.put(shipment(wiring, cases)), replies, limiters)
+        paces = actor(Paces, here, {id_: endpoint.pacer for id_, endpoint in wiring.endpoints.items()}, **shared)
+        return cls(wiring, warn, ray.put(shipment(wiring, cases)), replies, limiters, paces)
 
     async def open(self) -> None:
         """Wait for the workers, and look after all nodes from now on.
@@ -215,7 +218,8 @@ class Cluster:
             version, member.host = await member.actor.describe.remote()
             if version != __version__:
                 raise ClusterError(f"it has pytest-rubrics {version}, and the controller {__version__}")
-            await member.actor.prepare.remote(self._shipment, member.name, self._replies, self._limiters)
+            shared = (self._replies, self._limiters, self._paces)
+            await member.actor.prepare.remote(self._shipment, member.name, *shared)
         except (RayError, ClusterError) as error:
             self._leave_out(f"{host}: {_last_line(error)}")
             return

@@ -70,7 +70,9 @@ class Worker:
         """Version of this package and name of the host; asked before anything else is sent."""
         return __version__, socket.gethostname()
 
-    async def prepare(self, shipment: Shipment, name: str, replies: Any, limiters: Mapping[str, Any]) -> None:
+    async def prepare(
+        self, shipment: Shipment, name: str, replies: Any, limiters: Mapping[str, Any], paces: Any
+    ) -> None:
         """Build the parts of the run.
 
         Args:
@@ -78,11 +80,13 @@ class Worker:
             name: Of this worker; it holds claims and slots under it.
             replies: Handle of the store of replies.
             limiters: Handles of the limiters by name.
+            paces: Handle of the endpoints' paces.
 
         Raises:
             WrongNodeError: This node differs from the controller's in a way that matters.
         """
         from pytest_rubrics.cluster.limiter import RemoteSlots
+        from pytest_rubrics.cluster.paces import RemotePacer
         from pytest_rubrics.cluster.replies import RemoteReplies
         from pytest_rubrics.wiring import Seat, Wiring
 
@@ -99,6 +103,7 @@ class Worker:
                     f"its environment leads {' '.join(id_)} to {endpoint.address}, the controller's to "
                     f"{shipment.addresses[id_] or 'the provider'}"
                 )
+            endpoint.pacer = RemotePacer(paces, id_, counts_tokens=endpoint.pacer.counts_tokens)
         self._wiring = wiring
 
     async def grade(self, index: int, rank: int) -> Grade:
