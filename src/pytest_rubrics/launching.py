@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -71,7 +71,12 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
         raise pytest.UsageError(str(error)) from error
     if not may_run(session):
         return None
-    wait = partial(state.wiring.engine.first_finished, tick=partial(tick, config, state))
+    engine = state.wiring.engine
+
+    def wait(indices: Collection[int]) -> int:
+        keep_quiet()
+        return engine.first_finished(indices, tick=partial(tick, config, state))
+
     return run_by_completion(session, state.indices, skipped, wait)
 
 
@@ -116,10 +121,19 @@ def _connection(config: pytest.Config) -> Callable[[], bool]:
     return lambda: not any(channel.isclosed() for channel in channels)
 
 
+def keep_quiet() -> None:
+    """Keep warnings of the engine's threads out of the filters that are in force now."""
+    from pytest_rubrics.engine import THREADS
+    from pytest_rubrics.quiet import put_filter_first
+
+    put_filter_first(THREADS)
+
+
 def tick(config: pytest.Config, state: Session) -> None:
     """What is done now and then while a test waits for its grade."""
     if state.wiring is not None and not state.wiring.seat.may_launch():
         raise KeyboardInterrupt("the controller has stopped the run")
+    keep_quiet()
     if state.progress is None or state.wiring is None:
         return
     state.progress.update("main", state.wiring.snapshot())

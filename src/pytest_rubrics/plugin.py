@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_rubrics.launching import start_engine, tick
+from pytest_rubrics.launching import keep_quiet, start_engine, tick
 from pytest_rubrics.long_lived import long_lived
 from pytest_rubrics.options import add_options
 from pytest_rubrics.session import (
@@ -293,10 +293,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Keep warnings of the engine's threads out of the filters that pytest has just set for this item."""
     state = item.config.stash.get(SESSION, None)
     if state is not None and state.wiring is not None:
-        from pytest_rubrics.engine import THREADS
-        from pytest_rubrics.quiet import put_filter_first
-
-        put_filter_first(THREADS)
+        keep_quiet()
     return (yield)
 
 

@@ -38,10 +38,13 @@ def without_warnings(threads: str) -> Iterator[None]:
 def put_filter_first(threads: str) -> None:
     """Ignore the warnings of some threads until the filters in force are replaced.
 
-    Code in C, such as pydantic's core, does not come through ``warnings.warn``; it asks the filters.
+    Code in C, such as pydantic's core, does not come through ``warnings.warn``; it asks the filters. These are replaced
+    for every test, and by every ``catch_warnings`` that ends in another thread: to do this often costs nothing.
     """
     filters: Any = warnings.filters
-    filters.insert(0, ("ignore", _Threads(threads), Warning, None, 0))
+    ours = ("ignore", _Threads(threads), Warning, None, 0)
+    if not filters or filters[0] != ours:
+        filters.insert(0, ours)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,10 @@ class _StoredReplies:
         """The value of a row; None where there is none."""
         return self.store.get(key) if self.store else None
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin with a prefix."""
+        return self.store.keys(prefix) if self.store else []
+
     async def put(self, rows: Mapping[str, JsonValue]) -> None:
         """Store nothing."""
 

@@ -114,6 +114,17 @@ class ReplyStore:
             )
         return None
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin with a prefix.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        self._check_process()
+        query = "SELECT key FROM Cache WHERE key >= ? AND key < ? AND raw = 1"
+        rows = self._reader.query(query, (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
+        return [key.decode("utf-8") for (key,) in rows]
+
     def _decode(self, key: str, mode: object, filename: object, value: object) -> JsonValue:
         try:
             return decode(self._directory, mode, filename, value)

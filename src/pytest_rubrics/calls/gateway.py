@@ -22,6 +22,7 @@ from pytest_rubrics.calls.request import Request
 
 CacheMode = Literal["rw", "offline", "refresh", "off"]
 
+ROUND = "round:"  # what keys begin with of the rows that say at which attempt a question's latest round begins
 MAX_TRIES = 6  # of a call that meets transient errors other than 429: 0.5 + 1 + 2 + 4 + 8 s of waiting
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
@@ -63,6 +64,8 @@ class Gateway:
     counters: Counters = field(default_factory=Counters)
     unsaved: dict[str, Any] = field(default_factory=dict)
     _stopped: CallError | None = None
+    _rounds: set[str] | None = None
+    _looked_up: tuple[str, Reply] | None = None
 
     @property
     def budget(self) -> Budget:
@@ -91,14 +94,27 @@ class Gateway:
             anew: Whether a stored reply of an earlier run does not count.
             span: Attempts that one round may use.
         """
-        question = request.question_key()
-        row = self.store.get(f"round:{question}")
-        first = row if isinstance(row, int) else 1
+        first = self._first_attempt(request)
         if anew or self.mode == "refresh":
             reply = self._stored(request.again(first).key())
             if reply is not None and not self.is_fresh(reply):
-                return Opening(first + span, f"round:{question}")
+                return Opening(first + span, ROUND + request.question_key())
         return Opening(first, None)
+
+    def _first_attempt(self, request: Request) -> int:
+        # Few questions have a round of their own, so that a look at each would be most of what a replay reads. Rounds
+        # that another process begins meanwhile are met by their replies: they begin at the same number here.
+        if self._rounds is None:
+            self._rounds = set(self.store.keys(ROUND))
+        row = ROUND + request.question_key() if self._rounds else None
+        first = self.store.get(row) if row in self._rounds else None
+        return first if isinstance(first, int) else 1
+
+    def has_reply(self, request: Request) -> bool:
+        """Whether a request has a stored reply, which is most likely asked for next."""
+        reply = self._stored(request.key())
+        self._looked_up = None if reply is None else (request.key(), reply)
+        return reply is not None
 
     async def complete(self, request: Request, endpoint: Endpoint, turn: Turn, opening: Opening | None = None) -> Reply:
         """The reply to a request: the stored one, or a paid one.
@@ -156,6 +172,7 @@ class Gateway:
         rows: dict[str, Any] = {key: reply.to_row()}
         if opening is not None and opening.row is not None:
             rows[opening.row] = opening.attempt
+            self._rounds = {*(self._rounds or ()), opening.row}
         if not endpoint.has_replies:
             rows[reply_row(endpoint.model, endpoint.address)] = True
             endpoint.has_replies = True
@@ -164,6 +181,8 @@ class Gateway:
         return reply
 
     def _stored(self, key: str) -> Reply | None:
+        if self._looked_up is not None and self._looked_up[0] == key:
+            return self._looked_up[1]
         row = self.store.get(key)
         if row is None:
             row = self.unsaved.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.long_lived import long_lived
+from pytest_rubrics.quiet import put_filter_first
 
 CONNECTIONS = 100_000
 
@@ -32,6 +34,8 @@ def load_litellm() -> Any:
     litellm.telemetry = False
     for name in ("LiteLLM", "httpx", "openai"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # The import has put filters back that were those of some test by then.
+    put_filter_first(threading.current_thread().name)
     return litellm
 
 

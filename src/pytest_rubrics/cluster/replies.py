@@ -42,6 +42,10 @@ class Replies:
         """The value of a row; None where there is none."""
         return self._store.get(key)
 
+    async def keys(self, prefix: str) -> list[str]:
+        """The keys that begin with a prefix."""
+        return self._store.keys(prefix)
+
     async def claim(self, holder: str, key: str) -> bool:
         """Ask to make the call for a key, for a holder."""
         place = (holder, key)
@@ -129,6 +133,12 @@ class RemoteReplies:
         with plain_errors():
             value: JsonValue | None = self.actor.get.remote(key).future().result()
         return value
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin with a prefix."""
+        with plain_errors():
+            found: list[str] = self.actor.keys.remote(prefix).future().result()
+        return found
 
     async def claim(self, key: str) -> bool:
         """Ask to make the call for a key; see `ReplyStore.claim`."""

@@ -138,7 +138,7 @@ class Asker:
             return asked
 
         def is_stored(form: ResponseFormat) -> bool:
-            return self.gateway.store.get(self._request(messages, form, round_.repeat).key()) is not None
+            return self.gateway.has_reply(self._request(messages, form, round_.repeat))
 
         try:
             return await self.output.ask(schema, is_stored, send)
