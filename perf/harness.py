@@ -116,6 +116,32 @@ def write_tasks(folder: Path, count: int, seed: int = 0) -> Path:
     return folder
 
 
+def write_research_task(folder: Path, criteria: int, seed: int = 0) -> Path:
+    """Write a ResearchRubrics of one task in its published layout, and its ready answer of 8 KB beside it."""
+    rng = random.Random(seed)
+    row = {
+        "sample_id": "research",
+        "domain": "Business",
+        "conceptual_breadth": "Simple",
+        "logical_nesting": "Shallow",
+        "exploration": "Low",
+        "prompt": _text(rng, 1500, chinese=False),
+        "rubrics": [
+            {
+                "criterion": f"Point {place}: {_text(rng, 150, chinese=False)}",
+                "weight": 3.0,
+                "axis": "Explicit Criteria",
+            }
+            for place in range(criteria)
+        ],
+    }
+    folder.mkdir(parents=True)
+    (folder / "processed_data.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    answer = {"task_id": "research", "answer": _text(rng, 8000, chinese=False)}
+    (folder.parent / "answers.jsonl").write_text(json.dumps(answer) + "\n", encoding="utf-8")
+    return folder
+
+
 def _row(rng: random.Random, number: int, topic: str, *, chinese: bool) -> dict[str, Any]:
     criteria = rng.randint(11, 37)
     return {

@@ -27,12 +27,14 @@ from harness import (
     print_table,
     provider,
     pytest_command,
+    write_research_task,
     write_tasks,
     write_workspace,
 )
 
 CLIENTS: dict[str, Client] = {"pytest": "litellm", "pytest, client: openai": "openai"}
 TASKS = 400
+CRITERIA = 25
 LATENCY = 0.2
 HEADER = ("command", "first to last request, s", "of the ideal", "most in flight", "wall, s", "CPU, s", "peak MiB")
 Runner = Callable[[Path, Path, str, int], Measured]
@@ -124,8 +126,26 @@ def _row(outcomes: Sequence[Outcome], ideal: float) -> list[str]:
     ]
 
 
+def judge_research(client: Client, runs: int) -> list[str]:
+    """Judge one ready answer by 25 criteria, a call each, with a cold cache."""
+    spans = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as name, provider("--latency", str(LATENCY)) as url:
+            data = write_research_task(Path(name, "data"), CRITERIA)
+            workspace = write_workspace(Path(name, "workspace"), url, client, "researchrubrics")
+            ready = f"kind: recorded\nanswers: {name}/answers.jsonl\n"
+            (workspace / "configs/models/model.yaml").write_text(ready, encoding="utf-8")
+            named = ("--model", "model", "--judge", "judge", f"--source={data}")
+            measured = measure(pytest_command(sys.executable, *named), workspace, plain_environment())
+            seen = health(url)
+        if seen["judge"] != CRITERIA:
+            raise SystemExit(f"{seen['judge']} verdicts for {CRITERIA} criteria:\n{measured.output}")
+        spans.append(seen["span_seconds"])
+    return [client, f"{median_of(spans):.2f}", f"{min(spans):.2f} to {max(spans):.2f}"]
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evalscope", metavar="PYTHON", help="an interpreter with evalscope==1.14.1")
     parser.add_argument("--runs", type=int, default=5)
@@ -141,6 +161,9 @@ def main() -> None:
             "pytest -n 2, client: openai": rubrics("openai", "-n", "2"),
         }
         compare({**alone, **two, **reference}, data, 128, options.runs)
+    rows = [judge_research(client, options.runs) for client in CLIENTS.values()]
+    title = f"one ResearchRubrics task, {CRITERIA} criteria, {LATENCY * 1000:.0f} ms a call; medians of {options.runs}"
+    print_table(title, ("client", "first to last request, s", "range"), rows)
 
 
 if __name__ == "__main__":

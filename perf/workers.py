@@ -1,8 +1,7 @@
-"""What workers of pytest-xdist cost: one run of many tasks without and with workers, each with an empty cache.
+"""What workers of pytest-xdist cost: the same cold run without and with workers.
 
-Run it as ``python -m perf.workers [--source FOLDER] [--workers 0 2 8 32]``. Model and judge are a server that replies
-after 200 ms. Without a source, 400 short tasks are made up; with one, a folder in the published layout, its tasks are
-run. CPU seconds and memory (proportional set size) are those of the controller and all workers.
+Run it as ``python perf/workers.py [--workers 0 2 8 32]``. Model and judge are the local server, which replies after 200
+ms. CPU seconds and memory (proportional set size) are those of the controller and all workers.
 """
 
 from __future__ import annotations
@@ -10,22 +9,34 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from tests.support.provider import Provider, separate_provider
-from tests.support.workspaces import Workspace, keys, read_records, write_tasks
+from harness import (
+    Client,
+    health,
+    machine,
+    plain_environment,
+    print_table,
+    provider,
+    pytest_command,
+    write_tasks,
+    write_workspace,
+)
 
 TASKS = 400
+LATENCY = 0.2
+CONCURRENCY = 64
 LOOK_EVERY = 0.25  # seconds between two looks at the memory
-LEFT_OUT = {"finished_at", "seconds", "cached", "spent_usd"}  # of a grade, what may differ from run to run
+LEFT_OUT = {"finished_at", "seconds", "keys"}  # of a grade, what may differ from run to run: keys hold the address
+HEADER = ("command", "wall, s", "CPU, s", "peak MiB", "answers", "verdicts", "grades as with the first")
 
 
 @dataclass(slots=True)
@@ -35,54 +46,46 @@ class Cost:
     wall: float
     cpu: float
     peak: float
-    calls: list[int]
+    calls: tuple[int, int]
     grades: list[dict[str, Any]] = field(repr=False)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="The cost of workers.")
-    parser.add_argument("--source", type=Path, help="folder in the published layout")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2, 8, 32], help="numbers for -n")
-    parser.add_argument("--latency", type=float, default=0.2, help="seconds before every reply")
-    parser.add_argument("--concurrency", type=int, default=64, help="calls in flight")
+    parser.add_argument("--client", choices=["litellm", "openai"], default="litellm")
     options = parser.parse_args()
-    print("| workers | wall s | CPU s | peak MiB | answers | judgements | grades as with the first |")
-    print("|---|---|---|---|---|---|---|")
+    print(machine())
+    rows = []
     first: Cost | None = None
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        source = (options.source or write_tasks(folder / "data", keys(TASKS))).resolve()
-        with separate_provider("--latency", str(options.latency), "--data", str(source)) as url:
-            for number in options.workers:
-                cost = _measure(
-                    folder / str(number), url, [f"--source={source}", "-n", str(number)], options.concurrency
-                )
-                first = first or cost
-                same = "yes" if cost.grades == first.grades else "NO"
-                counted = " | ".join(map(str, cost.calls))
-                print(
-                    f"| -n {number} | {cost.wall:.1f} | {cost.cpu:.1f} | {cost.peak:.0f} | {counted} | {same} |",
-                    flush=True,
-                )
+        data = write_tasks(Path(name, "data"), TASKS)
+        for number in options.workers:
+            cost = _measure(Path(name, str(number)), data, number, options.client)
+            first = first or cost
+            same = "yes" if cost.grades == first.grades else "NO"
+            figures = (f"{cost.wall:.1f}", f"{cost.cpu:.1f}", f"{cost.peak:.0f}", *map(str, cost.calls), same)
+            rows.append((f"-n {number}", *figures))
+    print_table(f"{TASKS} tasks, {LATENCY * 1000:.0f} ms a call, {CONCURRENCY} in flight", HEADER, rows)
 
 
-def _measure(folder: Path, url: str, arguments: list[str], concurrency: int) -> Cost:
-    workspace = Workspace(folder, cast("Provider", SimpleNamespace(url=url)))
-    before, began = _calls(url), time.monotonic()
-    process = workspace.start("-q", "--concurrency", str(concurrency), *arguments)
-    peak = max(_memory_until_its_end(process.pid), default=0.0)
-    _, _, used = os.wait4(process.pid, 0)
-    wall = time.monotonic() - began
-    calls = [now - then for now, then in zip(_calls(url), before, strict=True)]
-    return Cost(wall, used.ru_utime + used.ru_stime, peak, calls, _grades(folder / "run"))
-
-
-def _calls(url: str) -> list[int]:
-    """Answers and judgements that were asked for so far."""
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/health") as reply:
-        counts = json.load(reply)
-    return [counts["answer"], counts["judge"]]
+def _measure(folder: Path, data: Path, workers: int, client: Client) -> Cost:
+    with provider("--latency", str(LATENCY), "--data", data) as url:
+        workspace = write_workspace(folder, url, client)
+        named = ("--model", "model", "--judge", "judge", f"--source={data}", "--run-dir=run", "-n", str(workers))
+        command = pytest_command(sys.executable, *named, "--concurrency", str(CONCURRENCY))
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=workspace, env=plain_environment(), stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        peak = max(_memory_until_its_end(process.pid), default=0.0)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.monotonic() - began
+        seen = health(url)
+    calls = seen["answer"], seen["judge"]
+    return Cost(wall, used.ru_utime + used.ru_stime, peak, calls, _grades(workspace / "run"))
 
 
 def _memory_until_its_end(session: int) -> Iterator[float]:
@@ -107,7 +110,8 @@ def _memory(process: int) -> float:
 
 
 def _grades(run: Path) -> list[dict[str, Any]]:
-    grades = [{name: value for name, value in record.items() if name not in LEFT_OUT} for record in read_records(run)]
+    lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    grades = [{name: value for name, value in json.loads(line).items() if name not in LEFT_OUT} for line in lines]
     return sorted(grades, key=lambda grade: (grade["task_id"], grade["repeat"]))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from pytest_rubrics import redaction
@@ -79,6 +81,14 @@ def test_a_secret_written_out_is_masked_and_redacted() -> None:
     assert str(secret) == repr(secret) == "***"
     assert secret.resolve() == "Bearer abc-123-def"
     assert redact("token abc-123-def") == "token ***"
+
+
+def test_a_secret_that_travels_is_hidden_where_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = pickle.dumps(Secret("a-key-written-out-Xyz", place="model.yaml:2"))
+    monkeypatch.setattr(redaction, "_registered", frozenset())  # as in another process
+    secret = pickle.loads(sent)
+    assert redact("it is a-key-written-out-Xyz.") == "it is ***."
+    assert secret.resolve() == "a-key-written-out-Xyz"
 
 
 def test_a_default_written_out_is_masked() -> None:

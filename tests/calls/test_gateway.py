@@ -387,6 +387,13 @@ class TestModes:
             assert (attempt, found.to_row()) == (4, new.to_row())
             assert plain.store.get(plain.request("q").key()) == old.to_row()  # nothing is overwritten
 
+    def test_what_a_run_paid_is_fresh_by_any_clock(self, connect: Connect) -> None:
+        settings = {"mode": "refresh", "run": "own"}
+        with connect(settings=settings) as late:
+            reply = in_loop(lambda: late.ask("q"))
+        with connect(settings={**settings, "started_at": reply.at + 60}) as one:  # its clock is ahead
+            assert one.gateway.opening(one.request("q"), anew=True).attempt == 1
+
     def test_a_round_that_failed_leaves_the_former_one_in_force(self, server: Provider, connect: Connect) -> None:
         with connect() as former:
             old = in_loop(lambda: former.ask("q"))
