@@ -2,7 +2,6 @@
 
     python perf/scale_simulation.py                      # tables for 10^3 to 10^7 judgments
     python perf/scale_simulation.py --validate           # real commands against the local server, and simulated
-    python perf/scale_simulation.py --memory 400 4000    # peak memory of real runs with so many grades
 
 A judgment is one verdict on one criterion. What a call costs the CPU is measured first by ``--validate``.
 """
@@ -32,7 +31,6 @@ from harness import (
     print_table,
     provider,
     pytest_command,
-    write_tasks,
     write_workspace,
 )
 
@@ -229,7 +227,7 @@ def cost_of(setting: Setting, model: str, judge: str) -> float:
 
 # Tables
 
-MEMORY = (250.0, 0.056)  # MiB of a process, and for each grade; see --memory
+MEMORY = (250.0, 0.056)  # MiB of a process, and for each grade; see memory.py
 MODEL, JUDGE = "openrouter/openai/gpt-5.2", "openrouter/z-ai/glm-5"
 SHEETS = Setting(tasks=0, criteria=16, rpm=10_000, tpm=2_000_000)
 ONE_BY_ONE = replace(SHEETS, criteria=25, one_by_one=True, judge=8.0, judge_tokens=(2_500, 200))
@@ -385,18 +383,6 @@ def validate(data: Path, times: int) -> None:
     print_table(f"Measured (median of {times}) and simulated", ["run", "measured s", "simulated s", "error"], rows)
 
 
-def memory(counts: Sequence[int]) -> None:
-    """Peak memory of real runs with so many grades, of made-up tasks."""
-    rows = []
-    for count in counts:
-        with tempfile.TemporaryDirectory() as folder:
-            data = write_tasks(Path(folder) / "data", count)
-            seen = run(Trial("", replace(QUICK, answer=0.0, concurrency=64)), data)
-        rows.append([f"{count:,}", f"{seen.peak:.0f}", f"{seen.wall:.0f}"])
-        print(*rows[-1], sep=" | ", flush=True)
-    print_table("Peak memory of a run", ["grades", "MiB", "wall s"], rows)
-
-
 def main() -> None:
     """Print what was asked for."""
     sys.path.append(str(ROOT))
@@ -406,11 +392,8 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="compare with real runs against the local server")
     parser.add_argument("--times", type=int, default=3, help="how often each real run is made; the median counts")
     parser.add_argument("--data", type=Path, help="$OneMillion-Bench as published; default ../shared/data/...")
-    parser.add_argument("--memory", type=int, nargs="+", metavar="GRADES", help="measure the peak memory of runs")
     options = parser.parse_args()
-    if options.memory:
-        memory(options.memory)
-    elif options.validate:
+    if options.validate:
         validate(options.data or shared_data() / "one_million_bench", options.times)
     else:
         print_scale(Cpu())

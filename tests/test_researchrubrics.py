@@ -56,12 +56,15 @@ def test_all_criteria_of_a_task_are_in_flight_at_once(tmp_path: Path) -> None:
         assert server.max_in_flight == 25
 
 
-def test_a_judge_of_unknown_abilities_holds_up_one_call_only(tmp_path: Path) -> None:
+def test_what_a_judge_refuses_is_asked_of_it_in_the_first_run_alone(tmp_path: Path) -> None:
     with Provider(criteria_truth=truth("r1", 1, of=25), accepts="json_object") as server:
         workspace = Research(tmp_path, server, [research_row(weights=[1.0] * 25)], {"r1": REPORT})
         workspace.judge(reply="auto")
         assert workspace.grade().score == 1 / 25
-        assert server.count("judge") == 26  # the refused form was tried once
+        assert 25 < server.count("judge") <= 50  # nobody waits until one has found out what is refused
+        before = server.count("judge")
+        assert workspace.grade(cache_mode="refresh").score == 1 / 25
+        assert server.count("judge") == before + 25
 
 
 def test_a_run_passes_what_is_scored_and_says_what_its_numbers_are_not(tmp_path: Path) -> None:

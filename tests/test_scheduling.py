@@ -109,3 +109,4 @@ def test_workers_that_collect_different_items_run_none(workspace: Workspace) -> 
     assert outcome.code == 1, outcome.text
     assert "Worker gw1 collected other items than the first: 1 are missing" in outcome.text
     assert not (workspace.root / "ran.log").exists()
+    assert calls(workspace) == (0, 0)

@@ -49,6 +49,7 @@ class Engine:
         order: All indices, in the order in which the look-ahead begins the jobs.
         lead: Most jobs that the look-ahead may be ahead of the awaited one (with ``-x``), or None. With it the order is
             that of the tests.
+        begins_with_tests: Whether nothing begins before the first test waits.
     """
 
     grader: Grading
@@ -56,6 +57,7 @@ class Engine:
     held_back: frozenset[int] = frozenset()
     order: Sequence[int] = ()
     lead: int | None = None
+    begins_with_tests: bool = False
     _begun: set[int] = field(default_factory=set)
     _running: dict[int, _Running] = field(default_factory=dict)
     _finished: dict[int, _Running] = field(default_factory=dict)
@@ -178,7 +180,7 @@ class Engine:
 
     async def _work_ahead(self) -> None:
         for index in self._order():
-            while not (self._stopping or self._has_room(index)):
+            while not (self._stopping or (self._may_begin() and self._has_room(index))):
                 self._changed.clear()
                 self._is_waiting = True
                 await self._changed.wait()
@@ -201,6 +203,9 @@ class Engine:
                 return
             yield position
             position += 1
+
+    def _may_begin(self) -> bool:
+        return self._awaited is not None or not self.begins_with_tests
 
     def _has_room(self, index: int) -> bool:
         if self.lead is not None and (self._awaited is None or index >= self._awaited + self.lead):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_rubrics.run_loop import keeps_order, may_run, run_by_completion
-from pytest_rubrics.session import Session, selected_of, told
+from pytest_rubrics.session import Session, is_worker, selected_of, told
 
 if TYPE_CHECKING:
     from pytest_rubrics.recorder import Selected
@@ -64,6 +64,7 @@ def start_engine(session: pytest.Session, state: Session, items: list[pytest.Ite
             _seat_of(config),
             held_back=skipped,
             stops_early=stops_early,
+            begins_with_tests=is_worker(config),  # the controller may still refuse the run
             warn=partial(state.say, config),
             expected=() if keeps_order(config) else _expected_seconds(state, selected),
         )

@@ -72,6 +72,7 @@ def wire(
     *,
     held_back: Collection[int],
     stops_early: bool,
+    begins_with_tests: bool = False,
     warn: Callable[[str], None],
     expected: Sequence[float | None] = (),
 ) -> Wiring:
@@ -83,6 +84,7 @@ def wire(
         seat: Which process this is.
         held_back: Indices of cases that only run when a test waits for them.
         stops_early: Whether the run stops at a failure, so that working far ahead would be waste.
+        begins_with_tests: Whether nothing is to begin before the first test, for the run may still be refused.
         warn: Takes a message for the user.
         expected: Seconds that the answer to each case is expected to take; nothing is known where it is empty.
 
@@ -93,6 +95,7 @@ def wire(
     wiring = Wiring(plan, seat, ReplyStore(plan.config.cache_dir, warn=warn))
     engine = wiring.engine
     engine.jobs = wiring.jobs(cases)
+    engine.begins_with_tests = begins_with_tests
     mine, everything = seat.part.of(len(cases)), range(len(cases))
     engine.held_back = frozenset(held_back) | (frozenset(everything) - frozenset(mine))
     if stops_early:
