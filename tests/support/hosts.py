@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 CONTROLLER = "10.231.1.1"  # where the hosts reach the controller
 _TOOLS = ("ip", "ssh", "ssh-keygen", "/usr/sbin/sshd")
@@ -68,8 +71,8 @@ class Host:
 
 @contextmanager
 def two_hosts(folder: Path, workspace: Path) -> Iterator[tuple[Host, Host]]:
-    """Two hosts, each with its own copy of a workspace, for the length of a block."""
-    with ExitStack() as stack:
+    """Two hosts, each with its own copy of a workspace, for the length of a block; there are no others meanwhile."""
+    with FileLock(Path(tempfile.gettempdir()) / "rubrics-hosts.lock"), ExitStack() as stack:
         one, two = (stack.enter_context(_host(folder, workspace, number)) for number in (1, 2))
         yield one, two
 
