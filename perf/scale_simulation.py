@@ -51,11 +51,11 @@ class Cpu:
         spawn: More of the start for the workers of pytest-xdist.
     """
 
-    start: float = 4.0
-    item: float = 0.004
-    sheet_call: float = 0.006
-    criterion_call: float = 0.005
-    spawn: float = 2.5
+    start: float = 2.3
+    item: float = 0.0011
+    sheet_call: float = 0.0058
+    criterion_call: float = 0.0043
+    spawn: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def cost_of(setting: Setting, model: str, judge: str) -> float:
 
 # Tables
 
-MEMORY = (250.0, 0.056)  # MiB of a process, and for each grade; see memory.py
+MEMORY = (250.0, 0.026)  # MiB of a process, and for each task and grade; see memory.py and replay.py
 MODEL, JUDGE = "openrouter/openai/gpt-5.2", "openrouter/z-ai/glm-5"
 SHEETS = Setting(tasks=0, criteria=16, rpm=10_000, tpm=2_000_000)
 ONE_BY_ONE = replace(SHEETS, criteria=25, one_by_one=True, judge=8.0, judge_tokens=(2_500, 200))
