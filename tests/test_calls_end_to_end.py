@@ -57,11 +57,6 @@ def workspace(tmp_path: Path, server: Provider) -> Workspace:
     return Workspace(tmp_path, server, KEYS)
 
 
-def add_to_conftest(workspace: Workspace, text: str) -> None:
-    with (workspace.root / "conftest.py").open("a", encoding="utf-8") as file:
-        file.write(text)
-
-
 def asked(server: Provider) -> set[str]:
     """What the model was asked."""
     return {request.body["messages"][0]["content"] for request in server.requests if request.kind == "answer"}
@@ -82,7 +77,7 @@ def test_nothing_is_called_where_nothing_runs(workspace: Workspace, server: Prov
 
 
 def test_only_what_is_selected_and_not_skipped_is_called(workspace: Workspace, server: Provider) -> None:
-    add_to_conftest(workspace, MARKS)
+    workspace.add_to_conftest(MARKS)
     # Of every reply LiteLLM makes pydantic's core warn, which makes errors of warnings where it is not kept out.
     server.faults.add(Fault(faults.changed(lambda body: body.update(created=1.5))))
     outcome = workspace.pytest("-k", "not t005", "-rs")
@@ -169,7 +164,7 @@ def test_no_secret_gets_out(workspace: Workspace, server: Provider) -> None:
 def test_a_full_disk_stops_launching_and_loses_no_reply(tmp_path: Path) -> None:
     with Provider(answer_bytes=30_000) as server:
         workspace = Workspace(tmp_path, server, keys(60))
-        add_to_conftest(workspace, SMALL_FILES)
+        workspace.add_to_conftest(SMALL_FILES)
         outcome = workspace.pytest("-n", "2", "--concurrency", "4")
         assert outcome.code == pytest.ExitCode.TESTS_FAILED, outcome.text
         assert len(outcome.records) == 60

@@ -59,11 +59,6 @@ def workspace(tmp_path: Path, server: Provider) -> Workspace:
     return Workspace(tmp_path, server, KEYS)
 
 
-def add_to_conftest(workspace: Workspace, text: str) -> None:
-    with (workspace.root / "conftest.py").open("a", encoding="utf-8") as file:
-        file.write(text)
-
-
 def order_of(outcome: Outcome) -> list[str]:
     """Keys of tasks in the order in which their lines were written."""
     return [record["key"] for record in outcome.records]
@@ -108,7 +103,7 @@ def test_fixtures_are_set_up_and_torn_down_as_in_any_order(workspace: Workspace,
     )
     other = workspace.root / Path(MODULE).parent / "test_other.py"
     other.write_text("def test_other(grade):\n    pass\n", encoding="utf-8")
-    add_to_conftest(workspace, TRACE)
+    workspace.add_to_conftest(TRACE)
     server.faults.add(SLOW)
     outcome = workspace.pytest()
     trace = trace_of(workspace)
@@ -175,8 +170,7 @@ def test_skipped_tests_come_first_and_are_not_asked(workspace: Workspace, server
         "def _nothing():\n    pass\n\n\n"
         "def test_task(grade):\n    pass\n"
     )
-    add_to_conftest(
-        workspace,
+    workspace.add_to_conftest(
         "\nimport pytest\n\n\ndef pytest_collection_modifyitems(items):\n    items[3].add_marker(pytest.mark.skip)\n",
     )
     outcome = workspace.pytest()
@@ -185,8 +179,7 @@ def test_skipped_tests_come_first_and_are_not_asked(workspace: Workspace, server
 
 
 def test_wrappers_of_other_plugins_go_around_the_loop(workspace: Workspace) -> None:
-    add_to_conftest(
-        workspace,
+    workspace.add_to_conftest(
         "\nimport pytest\n\n\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtestloop(session):\n"
         "    print('before')\n    result = yield\n    print('after', session.testscollected, result)\n"
         "    return result\n",
@@ -196,8 +189,7 @@ def test_wrappers_of_other_plugins_go_around_the_loop(workspace: Workspace) -> N
 
 
 def test_another_plugins_loop_is_left_alone(workspace: Workspace, server: Provider) -> None:
-    add_to_conftest(
-        workspace,
+    workspace.add_to_conftest(
         "\ndef pytest_runtestloop(session):\n"
         "    for number, item in enumerate(session.items):\n"
         "        following = session.items[number + 1] if number + 1 < len(session.items) else None\n"

@@ -51,6 +51,7 @@ class TaskScheduling:
     _given: dict[Node, list[int]] = field(default_factory=dict)
     _tasks: Mapping[str, deque[int]] = field(default_factory=dict)
     _others: deque[int] = field(default_factory=deque)
+    _home: Mapping[int, deque[int]] = field(default_factory=dict)  # the queue that each item belongs to
     _items: Sequence[str] | None = None
 
     @property
@@ -104,7 +105,7 @@ class TaskScheduling:
         """Run an item once more."""
         assert self._items is not None
         index = self._items.index(item)
-        self._queue_of(index).appendleft(index)
+        self._home[index].appendleft(index)
         for node in self.nodes:
             self._hand_over(node)
 
@@ -123,7 +124,7 @@ class TaskScheduling:
             return None
         assert self._items is not None
         for index in reversed(given[1:]):
-            self._queue_of(index).appendleft(index)
+            self._home[index].appendleft(index)
         for other in self.nodes:
             self._hand_over(other)
         return self._items[given[0]]
@@ -134,19 +135,10 @@ class TaskScheduling:
         parts = self.workers.parts
         self._tasks = {host: deque(tasks[n] for n in part.of(len(tasks))) for host, part in parts.items()}
         self._others = deque(index for index, item in enumerate(items) if not self.is_task(item))
+        self._home = {index: queue for queue in self._queues() for index in queue}
 
     def _queues(self) -> list[deque[int]]:
         return [*self._tasks.values(), self._others]
-
-    def _queue_of(self, index: int) -> deque[int]:
-        """Where an item belongs."""
-        assert self._items is not None
-        if not self.is_task(self._items[index]):
-            return self._others
-        tasks = [n for n, item in enumerate(self._items) if self.is_task(item)]
-        place = tasks.index(index)
-        host = next(host for host, part in self.workers.parts.items() if place in part.of(len(tasks)))
-        return self._tasks[host]
 
     def _hand_over(self, node: Node) -> None:
         """Keep a worker supplied; end it when there is nothing left that it could get."""

@@ -92,6 +92,11 @@ class Workspace:
         """Write the test module."""
         self._write(MODULE, text)
 
+    def add_to_conftest(self, text: str) -> None:
+        """Append to the root ``conftest.py``."""
+        with (self.root / "conftest.py").open("a", encoding="utf-8") as file:
+            file.write(text)
+
     def model(self, name: str = "local", **settings: Any) -> None:
         """Write a model's file; the settings join, or replace, those of a quick one with a price."""
         self._endpoint(f"configs/models/{name}.yaml", f"openai/model-{name}", settings)

@@ -104,11 +104,15 @@ class Gateway:
     def _first_attempt(self, request: Request) -> int:
         # Few questions have a round of their own, so that a look at each would be most of what a replay reads. Rounds
         # that another process begins meanwhile are met by their replies: they begin at the same number here.
+        rounds = self._known_rounds()
+        row = ROUND + request.question_key() if rounds else None
+        first = self.store.get(row) if row in rounds else None
+        return first if isinstance(first, int) else 1
+
+    def _known_rounds(self) -> set[str]:
         if self._rounds is None:
             self._rounds = set(self.store.keys(ROUND))
-        row = ROUND + request.question_key() if self._rounds else None
-        first = self.store.get(row) if row in self._rounds else None
-        return first if isinstance(first, int) else 1
+        return self._rounds
 
     def has_reply(self, request: Request) -> bool:
         """Whether a request has a stored reply, which is most likely asked for next."""
@@ -172,7 +176,7 @@ class Gateway:
         rows: dict[str, Any] = {key: reply.to_row()}
         if opening is not None and opening.row is not None:
             rows[opening.row] = opening.attempt
-            self._rounds = {*(self._rounds or ()), opening.row}
+            self._known_rounds().add(opening.row)
         if not endpoint.has_replies:
             rows[reply_row(endpoint.model, endpoint.address)] = True
             endpoint.has_replies = True

@@ -55,7 +55,7 @@ class StructuredOutput:
         if self.wanted != "auto":
             return await send(response_format(self.wanted, schema))
         best = self._known() or FORMS[0]
-        for form in (best, *FORMS):  # whatever is known by now
+        for form in sorted(FORMS, key=lambda form: form != best):  # any of them, whatever is known by now
             if is_stored(response_format(form, schema)):
                 return await send(response_format(form, schema))
         *stronger, last = FORMS[FORMS.index(best) :]
