@@ -1,6 +1,6 @@
 """How much of what a provider permits is used, and how many calls it refuses: real HTTP, real gateways, real minutes.
 
-    python perf/rate_limit.py            # every kind of limit, one process and two: about eight minutes
+    python perf/rate_limit.py            # every kind of limit, one process and two: about eleven minutes
     python perf/rate_limit.py --quick    # one kind
 
 The servers for one process run at the same time, each with clients of its own, then those for two. A figure that is
@@ -131,34 +131,34 @@ def measure(chosen: Sequence[Case], seconds: float) -> None:
 
 
 def line(case: Case) -> str:
-    """A row of the table: what happened after the first minute since the first call, and in all."""
+    """A row of the table: what happened after the first minute since the first call, and in all.
+
+    What was used is counted in whole windows of the server's clock, since in a part of one the server may permit
+    nothing, or all of it.
+    """
     limit = case.limit
     begin = min(limit.accepted)[0]
     end = max(limit.accepted)[0] - 5  # the processes do not end at once
-    used = sum(amount for at, amount in limit.accepted if begin + FIRST <= at < end)
     refused = sum(begin + FIRST <= at < end for at in limit.refused)
     accepted = sum(begin + FIRST <= at < end for at, _ in limit.accepted)
-    rate = limit.n / limit.seconds
-    share = 100 * used / (rate * (end - begin - FIRST))
-    whole = 100 * sum(amount for at, amount in limit.accepted if at < end) / (rate * (end - begin))
+    share = 100 * limit.used(begin + FIRST, end)
     part = 100 * refused / max(1, accepted + refused)
     mark = "" if share >= 95 and part < 1 else "  <- missed"
-    numbers = f"{share:18.1f}  {part:9.2f}  ({whole:.1f}, {len(limit.refused)})"
-    return f"{case.name:45} {case.processes:9}  {numbers}{mark}"
+    return f"{case.name:45} {case.processes:9}  {share:18.1f}  {part:9.2f}  ({len(limit.refused)}){mark}"
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one kind of limit")
-    parser.add_argument("--seconds", type=float, default=240.0, help="length of the run")
+    parser.add_argument("--seconds", type=float, default=330.0, help="length of the run")
     parser.add_argument("--client", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
         url, folder, seconds, number, processes, rpm = options.client
         asyncio.run(client(url, Path(folder), float(seconds), int(number), int(processes), float(rpm)))
     else:
-        print(f"{'server':45} processes  permitted, used %  refused %  (all along: used %, refused)", flush=True)
+        print(f"{'server':45} processes  permitted, used %  refused %  (refused all along)", flush=True)
         chosen = cases(quick=options.quick)
         for processes in (1, 2):
             measure([case for case in chosen if case.processes == processes], options.seconds)

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_rubrics.calls.pace import LONGEST_PAUSE, Schedule
+from pytest_rubrics.calls.errors import refusal
+from pytest_rubrics.calls.pace import LONGEST_PAUSE, SAFETY, Schedule
+from pytest_rubrics.calls.pacing import Pacer
+from pytest_rubrics.calls.rate_headers import Allowance
 from tests.support.faults import FixedWindow, RateLimit, TokenBucket
 
 UNLIMITED = (math.inf, math.inf)
@@ -23,93 +26,111 @@ KINDS = [RateLimit, TokenBucket, FixedWindow]
 
 @dataclass
 class Simulation:
-    """Processes that call as fast as the schedule allows, and a provider a few milliseconds away.
+    """Processes that call as fast as the pace allows, and a provider a few milliseconds away.
 
     Attributes:
         limit: The provider's.
-        stated: What the user permits, per second.
+        rpm: What the user permits.
         processes, slots: How many call, and how many calls each has in flight at most.
         tokens: Tokens of a call.
-        seed: Of the delays.
+        seed: Of the delays, and of the moment in the provider's window when the first call starts.
+        stalls: Stalls of each process per second, of up to a fifth of a second.
     """
 
     limit: RateLimit
-    stated: tuple[float, float] = UNLIMITED
+    rpm: float | None = None
     processes: int = 1
     slots: int = 32
     tokens: Callable[[random.Random], int] = lambda _: 100
     seed: int = 0
-    schedule: Schedule = field(default_factory=Schedule)
+    stalls: float = 0.0
     started: list[float] = field(default_factory=list)
     most: int = 0
 
-    def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+    def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self.begin = self.now = 1000.0 + self._random.random() * self.limit.seconds
+        self.pacer = Pacer(rpm=self.rpm, clock=lambda: self.now)
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = count()
         self._in_flight = [0] * self.processes
+        self._stalled = [0.0] * self.processes
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
         for process in range(self.processes):
-            self._later(1000.0, self._look, process)
-        while self._events:
-            now, _, event, arguments = heapq.heappop(self._events)
-            if now > 1000 + seconds:
-                return
-            event(now, *arguments)
+            self.later(0.0, self._look, process)
+            if self.stalls:
+                self.later(0.0, self._stall, process)
+        while self._events and self._events[0][0] <= self.begin + seconds:
+            self.now, _, event, arguments = heapq.heappop(self._events)
+            event(*arguments)
+        self.now = self.begin + seconds
 
     def used(self, since: float) -> float:
-        """How much was taken since so many seconds."""
-        return sum(amount for at, amount in self.limit.accepted if at >= 1000 + since)
+        """Which part of what was permitted was taken since so many seconds."""
+        return self.limit.used(self.begin + since, self.now)
 
-    def refused(self, since: float) -> int:
-        """How many calls were refused since so many seconds."""
-        return sum(at >= 1000 + since for at in self.limit.refused)
+    def refused(self, since: float) -> float:
+        """Which part of the calls was refused since so many seconds."""
+        refused, accepted = (
+            sum(at >= self.begin + since for at in times)
+            for times in (self.limit.refused, [at for at, _ in self.limit.accepted])
+        )
+        return refused / max(1, refused + accepted)
 
-    def _later(self, at: float, event: Callable[..., None], *arguments: Any) -> None:
-        heapq.heappush(self._events, (at, next(self._numbers), event, arguments))
+    def later(self, seconds: float, event: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen after so many seconds."""
+        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event, arguments))
 
-    def _look(self, now: float, process: int) -> None:
-        if self._in_flight[process] >= self.slots:
-            self._later(now + 0.01, self._look, process)
-            return
-        wait = self.schedule.take(now, 100.0, self.stated, alone=self._in_flight[process] == 0)
-        if wait > 0:
-            self._later(now + wait + self._random.uniform(0, 0.002), self._look, process)
-            return
-        self.started.append(now)
-        self._in_flight[process] += 1
-        self.most = max(self.most, sum(self._in_flight))
-        self._later(now + self._random.uniform(0.005, 0.02), self._arrive, process, now)
-        self._later(now + 0.0005, self._look, process)
+    def _stall(self, process: int) -> None:
+        self._stalled[process] = self.now + self._random.uniform(0, 0.2)
+        self.later(self._random.expovariate(self.stalls), self._stall, process)
 
-    def _arrive(self, now: float, process: int, started: float) -> None:
-        tokens = self.tokens(self._random)
-        is_free, headers = self.limit.take(now, tokens if self.limit.unit == "tokens" else 1)
-        latency = self._random.uniform(0.1, 0.3) if is_free else self._random.uniform(0.005, 0.02)
-        self._later(now + latency, self._hear, process, started, tokens, is_free, headers)
-
-    def _hear(
-        self, now: float, process: int, started: float, tokens: int, is_free: bool, headers: dict[str, str]
-    ) -> None:
-        self._in_flight[process] -= 1
-        by_tokens = self.limit.unit == "tokens"
-        if is_free:
-            self.schedule.settle(started, tokens - 100.0, self.stated)
+    def _look(self, process: int) -> None:
+        if self._stalled[process] > self.now:
+            self.later(self._stalled[process] - self.now, self._look, process)
+        elif self._in_flight[process] >= self.slots:
+            self.later(0.01, self._look, process)
+        elif wait := self.pacer.wait():
+            self.later(wait + self._random.uniform(0, 0.002), self._look, process)
         else:
-            wait = float(headers["retry-after-ms"]) / 1000 if headers else None
-            self.schedule.refused(now, started, 100.0, wait, by_tokens=by_tokens)
+            tokens = self.pacer.typical_tokens()
+            assert self.pacer.take(tokens, alone=self._in_flight[process] == 0)
+            self.started.append(self.now)
+            self._in_flight[process] += 1
+            self.most = max(self.most, sum(self._in_flight))
+            self.later(self._random.uniform(0.005, 0.02), self._arrive, process, self.now, tokens)
+            self.later(0.0005, self._look, process)
+
+    def _arrive(self, process: int, started: float, tokens: float) -> None:
+        used = self.tokens(self._random)
+        is_free, headers = self.limit.take(self.now, used if self.limit.unit == "tokens" else 1)
+        latency = self._random.uniform(0.1, 0.3) if is_free else self._random.uniform(0.005, 0.02)
+        self.later(latency, self._hear, process, started, tokens, used if is_free else None, headers)
+
+    def _hear(self, process: int, started: float, tokens: float, used: int | None, headers: dict[str, str]) -> None:
+        if self._stalled[process] > self.now:
+            self.later(self._stalled[process] - self.now, self._hear, process, started, tokens, used, headers)
+            return
+        self._in_flight[process] -= 1
+        if used is None:
+            text = f"Rate limit reached for {self.limit.unit} per min."
+            self.pacer.refused(started, tokens, refusal(text, 429, headers))
+        else:
+            self.pacer.answered(started, tokens, used, headers)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "seconds"), [(5, 1.0), (50, 1.0), (100, 10.0), (600, 60.0)])
+@pytest.mark.parametrize(("n", "seconds"), [(5, 1.0), (50, 1.0), (100, 10.0), (300, 60.0)])
 def test_nearly_all_that_is_permitted_is_used_and_nearly_nothing_refused(
     kind: type[RateLimit], n: int, seconds: float, processes: int
 ) -> None:
-    simulation = Simulation(kind(n, seconds), processes=processes)
+    simulation = Simulation(kind(n, seconds), processes=processes, stalls=0.1)
     simulation.run(660)
-    assert simulation.used(60) >= 0.95 * 600 * n / seconds
-    assert simulation.refused(60) < 0.01 * len([at for at in simulation.started if at >= 1060])
+    assert simulation.used(60) >= 0.95
+    assert simulation.refused(60) < 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,17 +138,41 @@ def test_nearly_all_that_is_permitted_is_used_and_nearly_nothing_refused(
 def test_without_any_headers_too_once_the_limit_is_found(kind: type[RateLimit], n: int, seconds: float) -> None:
     simulation = Simulation(kind(n, seconds, headers=False))
     simulation.run(1800)
-    assert simulation.used(600) >= 0.95 * 1200 * n / seconds
-    assert simulation.refused(600) < 0.01 * len([at for at in simulation.started if at >= 1600])
+    assert simulation.used(600) >= 0.95
+    assert simulation.refused(600) < 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_paced_like_calls(kind: type[RateLimit]) -> None:
     limit = kind(60_000, 60.0, unit="tokens")
-    simulation = Simulation(limit, tokens=lambda source: source.randint(50, 150))
+    simulation = Simulation(limit, tokens=lambda source: source.randint(100, 700), stalls=0.1)
     simulation.run(660)
-    assert simulation.used(60) >= 0.95 * 600_000
-    assert simulation.refused(60) < 0.02 * len([at for at in simulation.started if at >= 1060])
+    assert simulation.used(60) >= 0.95
+    assert simulation.refused(60) < 0.01
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_that_the_provider_tells_is_not_passed_again(kind: type[RateLimit]) -> None:
+    simulation = Simulation(kind(300, 60.0))
+    simulation.run(600)
+    assert simulation.limit.refused
+    assert simulation.refused(120) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_another_user_of_the_same_limit_takes_is_left_to_them(kind: type[RateLimit]) -> None:
+    simulation = Simulation(kind(300, 60.0))
+    theirs = []
+
+    def take() -> None:
+        theirs.append(simulation.limit.take(simulation.now)[0])
+        simulation.later(0.4, take)
+
+    simulation.later(0.0, take)
+    simulation.run(1200)
+    assert sum(theirs) >= 0.85 * len(theirs)
+    assert simulation.used(600) >= 0.95
+    assert simulation.refused(600) < 0.1  # theirs are among them
 
 
 def test_without_complaint_all_slots_are_used_at_once() -> None:
@@ -138,18 +183,18 @@ def test_without_complaint_all_slots_are_used_at_once() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stated_limit_is_never_passed(kind: type[RateLimit]) -> None:
-    simulation = Simulation(kind(60, 60.0), stated=(0.98, math.inf), processes=2)
+    simulation = Simulation(kind(60, 60.0), rpm=60, processes=2)
     simulation.run(600)
     assert simulation.refused(0) == 0
-    assert simulation.used(0) >= 0.95 * 600
+    assert len(simulation.started) >= 0.95 * 600
 
 
 def test_a_limit_that_was_thought_too_low_is_found() -> None:
     simulation = Simulation(RateLimit(5, 1.0))
-    simulation.schedule.take(999.0, 100.0, UNLIMITED, alone=True)
-    simulation.schedule.refused(999.1, 999.0, 100.0, 1.0, by_tokens=False)  # so that it begins at one call a second
+    assert simulation.pacer.take(100.0, alone=True)
+    simulation.pacer.refused(simulation.begin, 100.0, refusal("", 429, {"retry-after": "1"}))  # one call a second
     simulation.run(600)
-    assert simulation.used(300) >= 0.8 * 300 * 5
+    assert simulation.used(300) >= 0.8
 
 
 def test_all_refusals_of_one_burst_are_one_episode() -> None:
@@ -173,10 +218,20 @@ def test_tokens_of_calls_before_a_pause_do_not_count_after_it() -> None:
     assert schedule.tokens.spent == 0
 
 
+def test_an_empty_stock_is_no_window_that_is_used_up() -> None:
+    schedule = Schedule()
+    for n in range(10):
+        assert schedule.take(1000.0 + n / 100, 1.0, UNLIMITED, alone=False) == 0
+        left = Allowance(9.0 - n, 6.0 * (n + 1), 10.0)  # full again after a minute, but one call may go after 6 s
+        schedule.answered(1000.1 + n / 100, 1000.0 + n / 100, left, 1.0, by_tokens=False)
+    assert schedule.resume < 1000.1
+    assert schedule.calls.rate(math.inf) == pytest.approx(SAFETY * 10 / 60)
+
+
 def test_what_a_good_reply_says_is_used_up_pauses_all_calls() -> None:
     schedule = Schedule()
     assert schedule.take(1000.0, 1.0, UNLIMITED, alone=True) == 0
-    schedule.exhausted(1000.1, 1000.0, 2.0, 60.0, by_tokens=False)
+    schedule.answered(1000.1, 1000.0, Allowance(0.0, 2.0, None), 1.0, by_tokens=False)
     assert schedule.take(1001.9, 1.0, UNLIMITED, alone=True) > 0
     assert schedule.take(1002.0, 1.0, UNLIMITED, alone=True) == 0
 
@@ -204,7 +259,7 @@ def test_whatever_happens_the_next_call_comes_in_finite_time(
             schedule.refused(now, started, 10.0, wait, by_tokens=by_tokens)
             longest = max(longest, wait or 0.0)
         elif event == "exhaust":
-            schedule.exhausted(now, started, wait or 0.0, 100.0, by_tokens=by_tokens)
+            schedule.answered(now, started, Allowance(0.0, wait or 0.0, 100.0), 10.0, by_tokens=by_tokens)
             longest = max(longest, wait or 0.0)
         elif event == "give back":
             schedule.give_back(10.0, UNLIMITED)

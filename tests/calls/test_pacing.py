@@ -110,11 +110,10 @@ class TestTrouble:
         assert not start(pacer)
         assert start(Pacer(path))
 
-    def test_a_file_of_another_clock_counts_as_new(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_of_another_clock_counts_as_new(self, path: Path) -> None:
         refuse(Pacer(path), 20.0)
         now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now - 5)  # as if the machine had just started
-        assert start(Pacer(path))
+        assert start(Pacer(path, clock=lambda: now - 5))  # as if the machine had just started
 
     def test_a_folder_that_cannot_be_written_leaves_each_process_its_own_pace(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("", encoding="utf-8")

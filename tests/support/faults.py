@@ -148,6 +148,17 @@ class RateLimit:
         exact = {"Retry-After": str(math.ceil(wait)), "retry-after-ms": str(math.ceil(wait * 1000))}
         return False, said | exact
 
+    def used(self, since: float, until: float) -> float:
+        """Which part was used of what could be taken in the whole windows between two moments."""
+        first = math.ceil(since / self.seconds) * self.seconds
+        windows = int((until - first) / self.seconds)
+        taken = sum(amount for at, amount in self.accepted if first <= at < first + windows * self.seconds)
+        return taken / (self.n * windows + self._stock(first))
+
+    def _stock(self, at: float) -> float:
+        """What could be taken at that moment beyond what the time after it brings."""
+        return 0.0
+
     def _wait(self, now: float, amount: int) -> float:
         while self._taken and self._taken[0][0] <= now - self.seconds:
             self._used -= self._taken.popleft()[1]
@@ -172,6 +183,15 @@ class TokenBucket(RateLimit):
     """A stock that refills evenly; the header tells when it will be full, as OpenAI's does."""
 
     _at = 0.0
+
+    def _stock(self, at: float) -> float:
+        used = last = 0.0
+        for moment, amount in self.accepted:
+            if moment >= at:
+                break
+            used = max(0.0, used - (moment - last) * self.n / self.seconds) + amount
+            last = moment
+        return self.n - max(0.0, used - (at - last) * self.n / self.seconds)
 
     def _wait(self, now: float, amount: int) -> float:
         self._used = max(0.0, self._used - (now - self._at) * self.n / self.seconds)

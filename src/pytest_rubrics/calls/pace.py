@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from pytest_rubrics.calls.rate_headers import Allowance
+
+SAFETY = 0.98  # part of a limit in numbers that is used: calls that arrive unevenly would pass the whole of it
 CUT = 0.03  # part of the rate that is given up after a refusal, until it has grown back
 STEP = 0.01  # part of the limit that is given up where a small growth was too much
 FEWEST, FAIRLY, MOST = 30.0, 100.0, 800.0  # calls until the rate is back: at least, at first, and at most
@@ -40,6 +43,8 @@ class Meter:
         taken, took: Units and seconds that the limit was last measured by.
         reached: What the limit may be by the rate at which the provider refused, where that was not at once; else 0.
         floor: A limit that held for long before the last raise; 0 once it was used.
+        quota: Units in a window, where the provider said that it has a limit in numbers, and that they were used up.
+        window: Seconds of that window: the longest after which the provider wanted to permit more.
     """
 
     limit: float = 0.0
@@ -54,6 +59,8 @@ class Meter:
     took: float = 0.0
     reached: float = 0.0
     floor: float = 0.0
+    quota: float = 0.0
+    window: float = 0.0
 
     def rate(self, stated: float) -> float:
         """Units per second now.
@@ -61,7 +68,20 @@ class Meter:
         Args:
             stated: What the user permits, or infinity.
         """
-        return min(stated, self.limit * self._growth) if self.limit else stated
+        return min(stated, self._said, self._found)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether anything is known of what the provider permits."""
+        return self.limit > 0 or self.quota > 0
+
+    @property
+    def _said(self) -> float:
+        return SAFETY * self.quota / self.window if self.quota else math.inf
+
+    @property
+    def _found(self) -> float:
+        return self.limit * self._growth if self.limit else math.inf
 
     @property
     def _growth(self) -> float:
@@ -74,9 +94,10 @@ class Meter:
         rate = self.rate(stated)
         if math.isinf(rate):
             return
-        base = max(self.ready, now - CATCH_UP)
+        late = (1 - SAFETY) / 2 * self.window if rate == self._said else CATCH_UP
+        base = max(self.ready, now - late)
         self.idle += base - self.ready
-        if base == self.ready:
+        if base == self.ready and rate == self._found:
             self.grown += amount  # a pace that held nobody up has not been tried
         self.ready = base + amount / rate
 
@@ -90,6 +111,26 @@ class Meter:
         self.spent = self.idle = self.grown = 0.0
         self.since = self.ready = now
 
+    def hold(self, until: float) -> None:
+        """Nothing starts before."""
+        self.ready = until
+        if not self.spent:
+            self.since = until
+
+    def hear(self, left: Allowance, amount: float) -> None:
+        """The provider said how much it permits.
+
+        Where it permits so much in each window of time, it names the whole length at the start of one; where it has a
+        stock that refills, when that is empty.
+
+        Args:
+            left: What it said.
+            amount: How much a call uses.
+        """
+        self.window = max(self.window, left.seconds)
+        if left.remaining < amount and left.seconds:
+            self.quota = left.limit or 0.0
+
     def learn(self, now: float, resume: float, slack: float) -> None:
         """The provider is exhausted.
 
@@ -98,6 +139,10 @@ class Meter:
             resume: When it is asked again.
             slack: How many seconds earlier it may be ready.
         """
+        if self._said < self._found and resume - self.since < self.window:
+            self.took = 0.0  # within a window nothing is learned of what is counted by the window
+            self.hold(resume)
+            return
         self.taken = max(self.spent, self.size / 2)
         self.took = max(resume - self.since - self.idle, 1e-3)
         sustained, self.reached, self.floor = self.floor, 0.0, 0.0
@@ -127,6 +172,10 @@ class Meter:
 
     def amend(self, refused: float, pause: float, later: float, slack: float) -> None:
         """One more call of the last measurement was refused, and the pause lasts so much longer."""
+        if not self.took:
+            self.spent -= refused
+            self.hold(self.ready + later)
+            return
         self.taken = max(self.taken - refused, self.size / 2)
         self.took += later
         self.since += later
@@ -195,7 +244,7 @@ class Schedule:
             return wait
         if alone and now - self.last > ALONE:
             for meter in meters:
-                if not meter.limit:
+                if not meter.is_paced:
                     meter.begin(now)
         self.calls.spend(now, 1.0, stated[0])
         self.tokens.spend(now, tokens, stated[1])
@@ -215,7 +264,16 @@ class Schedule:
         if started >= self.cut:  # those of a former episode say nothing of what was taken since
             self.tokens.correct(difference, stated[1])
 
-    def refused(self, now: float, started: float, tokens: float, wait: float | None, *, by_tokens: bool) -> float:
+    def refused(
+        self,
+        now: float,
+        started: float,
+        tokens: float,
+        wait: float | None,
+        left: Allowance | None = None,
+        *,
+        by_tokens: bool,
+    ) -> float:
         """A call was refused.
 
         Args:
@@ -223,19 +281,22 @@ class Schedule:
             started: When the call started.
             tokens: How many it was thought to use.
             wait: Seconds that the provider asked to wait, or None.
+            left: What the refusal said about how much is left, or None.
             by_tokens: Whether tokens are what it had too many of.
 
         Returns:
             Seconds until calls start again.
         """
         meter, refused = (self.tokens, tokens) if by_tokens else (self.calls, 1.0)
+        if left:
+            meter.hear(left, refused)
         if started < self.cut:
             self._prolong(meter, refused, now if wait is None else now + wait + MARGIN, 0.0)
             return max(0.0, self.resume - now)
         self.calls.spent -= 1
         self.tokens.spent -= tokens
         self.gap = min(max(1.5 * (now - started), SHORTEST_GAP), LONGEST_GAP)
-        is_probe = bool(meter.limit) and meter.spent < meter.size / 2
+        is_probe = meter.is_paced and meter.spent < meter.size / 2
         self.probes = self.probes + 1 if is_probe else 0.0
         if wait is None:
             pause = slack = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self.probes)
@@ -245,32 +306,34 @@ class Schedule:
         if is_probe:
             self._prolong(meter, 0.0, now + pause, slack)
         else:
-            was_paced = bool(meter.limit)
+            step = min(meter.size / meter.rate(math.inf) / 2, LONGEST_STEP)
             self._pause_all(now, now + pause, meter, slack)
-            if was_paced:  # half a step beside those that filled the provider's window: none is a moment too early
-                self.resume += min(meter.size / meter.limit / 2, LONGEST_STEP)
-                meter.begin(self.resume)
+            # Half a step beside those that filled the provider's window: none is a moment too early.
+            self.resume += step
+            meter.hold(self.resume)
         return max(0.0, self.resume - now)
 
-    def exhausted(self, now: float, started: float, seconds: float, limit: float | None, *, by_tokens: bool) -> None:
-        """A good reply said that nothing more is permitted for a while.
+    def answered(self, now: float, started: float, left: Allowance, amount: float, *, by_tokens: bool) -> None:
+        """A good reply said how much is left.
 
         Args:
             now: The time.
             started: When the call started.
-            seconds: How long, from then on.
-            limit: How much the provider permits in all, or None if it did not say.
-            by_tokens: Whether it is tokens that are used up.
+            left: What the reply said.
+            amount: How much a call uses.
+            by_tokens: Whether it is about tokens.
         """
-        until = started + seconds
         meter = self.tokens if by_tokens else self.calls
-        if until <= max(now, self.resume) or started < self.cut:
+        meter.hear(left, amount)
+        until = started + left.seconds
+        if left.remaining >= amount or until <= max(now, self.resume) or started < self.cut:
             return
-        if not meter.limit:
-            self._pause_all(now, until, meter, 0.0)
-        elif limit is None or limit / seconds > 2 * meter.rate(math.inf):
+        if left.limit and left.seconds * left.limit >= meter.window * (left.limit - amount):
+            return  # a stock: that is the time until it is full again, but it refills at a known rate
+        if meter.is_paced:
             self.resume = until
-        # Else the time is that until all of it is permitted again, at the known rate.
+        else:
+            self._pause_all(now, until, meter, 0.0)
 
     def _pause_all(self, now: float, until: float, meter: Meter, slack: float) -> None:
         self.cut = now

@@ -12,17 +12,16 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 
 from pytest_rubrics.calls.errors import ProviderError
-from pytest_rubrics.calls.pace import Meter, Schedule
-from pytest_rubrics.calls.rate_headers import allowance, is_about_tokens
+from pytest_rubrics.calls.pace import SAFETY, Meter, Schedule
+from pytest_rubrics.calls.rate_headers import Allowance, allowance, is_about_tokens
 
-SAFETY = 0.98  # part of a stated limit that is used: calls that arrive unevenly would pass the whole of it
 PATIENCE = 0.05  # seconds that the lock is waited for
 UNKNOWN_TOKENS = 1_000.0  # of a call, while no reply has said how many
 
@@ -32,7 +31,7 @@ _values_of_meter = attrgetter(*_METER)
 _own_values = attrgetter(*_OWN)
 _ROW = struct.Struct(f"<8s{2 * len(_METER) + len(_OWN)}d")
 _SUM = struct.Struct("<I")
-_NAME = b"pace-01\n"
+_NAME = b"pace-02\n"
 
 
 class Pacer:
@@ -42,10 +41,18 @@ class Pacer:
         path: The file, or None for this process alone.
         rpm: Calls per minute that the user permits, or None.
         tpm: Tokens per minute that the user permits, or None.
+        clock: Seconds that pass for all processes of the machine alike.
     """
 
-    def __init__(self, path: Path | None = None, rpm: float | None = None, tpm: float | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        rpm: float | None = None,
+        tpm: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
+        self._clock = clock
         self._stated = tuple(math.inf if limit is None else SAFETY * limit / 60 for limit in (rpm, tpm))
         self._own = Schedule()
         self._descriptor: int | None = None
@@ -64,7 +71,7 @@ class Pacer:
     def wait(self) -> float:
         """Seconds until a call may start, as far as is known now; 0 if it may."""
         schedule = self._read()
-        return max(0.0, max(schedule.resume, schedule.calls.ready, schedule.tokens.ready) - time.monotonic())
+        return max(0.0, max(schedule.resume, schedule.calls.ready, schedule.tokens.ready) - self._clock())
 
     def take(self, tokens: float, *, alone: bool) -> bool:
         """Start a call if it may.
@@ -74,7 +81,7 @@ class Pacer:
             alone: Whether this process has no other call in flight.
         """
         with self._changing() as schedule:
-            return schedule.take(time.monotonic(), tokens, self._limits, alone=alone) == 0
+            return schedule.take(self._clock(), tokens, self._limits, alone=alone) == 0
 
     def give_back(self, tokens: float) -> None:
         """A call did not start after all."""
@@ -91,14 +98,15 @@ class Pacer:
             headers: Headers of the response.
         """
         self.learn(used)
-        if used and (self.counts_tokens or self._read().tokens.limit):
+        if used and (self.counts_tokens or self._read().tokens.is_paced):
             with self._changing() as schedule:
                 schedule.settle(started, used - tokens, self._limits)
         for by_tokens in (False, True):
             left = allowance(headers, by_tokens=by_tokens)
-            if left and left.seconds > 0 and left.remaining < (self.typical_tokens() if by_tokens else 1):
+            amount = self.typical_tokens() if by_tokens else 1.0
+            if left and self._is_news(left, amount, by_tokens=by_tokens):
                 with self._changing() as schedule:
-                    schedule.exhausted(time.monotonic(), started, left.seconds, left.limit, by_tokens=by_tokens)
+                    schedule.answered(self._clock(), started, left, amount, by_tokens=by_tokens)
 
     def refused(self, started: float, tokens: float, error: ProviderError) -> float:
         """A call was refused for now.
@@ -112,8 +120,14 @@ class Pacer:
             Seconds until calls start again.
         """
         by_tokens = is_about_tokens(error.headers, str(error), tokens)
+        left = allowance(error.headers, by_tokens=by_tokens)
         with self._changing() as schedule:
-            return schedule.refused(time.monotonic(), started, tokens, error.retry_after, by_tokens=by_tokens)
+            return schedule.refused(self._clock(), started, tokens, error.retry_after, left, by_tokens=by_tokens)
+
+    def _is_news(self, left: Allowance, amount: float, *, by_tokens: bool) -> bool:
+        schedule = self._read()
+        meter = schedule.tokens if by_tokens else schedule.calls
+        return left.seconds > 0 and (left.remaining < amount or left.seconds > 1.001 * meter.window)
 
     @property
     def _limits(self) -> tuple[float, float]:

@@ -19,7 +19,8 @@ class Allowance(NamedTuple):
     Attributes:
         remaining: How much is left.
         seconds: Seconds until there is more.
-        limit: How much is permitted in all, or None.
+        limit: How much is permitted in all, in calls or in tokens of input and output together; None where the provider
+            does not say, or counts otherwise.
     """
 
     remaining: float
@@ -38,18 +39,19 @@ def allowance(headers: Mapping[str, str], *, by_tokens: bool) -> Allowance | Non
         remaining = _number(headers.get(pattern.format("remaining")))
         seconds = duration(headers.get(pattern.format("reset")))
         if remaining is not None and seconds is not None:
-            found.append(Allowance(remaining, seconds, _number(headers.get(pattern.format("limit")))))
-    return min(found, default=None)
+            limit = None if pattern in _IN_OTHER_UNITS else _number(headers.get(pattern.format("limit")))
+            found.append(Allowance(remaining, seconds, limit))
+    return min(found, key=lambda left: left[:2], default=None)
 
 
+_IN_OTHER_UNITS = (
+    "anthropic-ratelimit-tokens-{}",  # the tightest of these
+    "anthropic-ratelimit-input-tokens-{}",
+    "anthropic-ratelimit-output-tokens-{}",
+)
 _NAMES = {
     False: ("x-ratelimit-{}-requests", "anthropic-ratelimit-requests-{}", "x-ratelimit-{}"),
-    True: (
-        "x-ratelimit-{}-tokens",
-        "anthropic-ratelimit-tokens-{}",
-        "anthropic-ratelimit-input-tokens-{}",
-        "anthropic-ratelimit-output-tokens-{}",
-    ),
+    True: ("x-ratelimit-{}-tokens", *_IN_OTHER_UNITS),
 }
 
 
