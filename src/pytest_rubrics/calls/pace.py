@@ -16,9 +16,10 @@ SAFETY = 0.98  # part of a limit in numbers that is used: calls that arrive unev
 CUT = 0.03  # part of the rate that is given up after a refusal, until it has grown back
 STEP = 0.01  # part of the limit that is given up where a small growth was too much
 FEWEST, FAIRLY, MOST = 30.0, 100.0, 800.0  # calls until the rate is back: at least, at first, and at most
+PROBE = 2.5  # calls: a pause after which no more than these were taken was too short
 QUICK = 20.0  # seconds instead, where so many calls would take longer
 NEAR, FAR = 3.0, 2.0  # how much longer that takes after a growth that was small, and after one that was not
-CATCH_UP = 0.2  # seconds of pace that a late start may make up for
+CATCH_UP = 0.01  # seconds of pace that a late start may make up for: unevenly is what a short window permits least
 ALONE = 2.0  # seconds without a call after which what was taken before says nothing of the limit
 MARGIN = 0.03  # seconds behind the moment that a provider names
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds, where it names none
@@ -45,6 +46,7 @@ class Meter:
         floor: A limit that held for long before the last raise; 0 once it was used.
         quota: Units in a window, where the provider said that it has a limit in numbers, and that they were used up.
         window: Seconds of that window: the longest after which the provider wanted to permit more.
+        credit: Units that calls were thought to use and did not use, for the next ones.
     """
 
     limit: float = 0.0
@@ -61,6 +63,7 @@ class Meter:
     floor: float = 0.0
     quota: float = 0.0
     window: float = 0.0
+    credit: float = 0.0
 
     def rate(self, stated: float) -> float:
         """Units per second now.
@@ -99,21 +102,31 @@ class Meter:
         self.idle += base - self.ready
         if base == self.ready and rate == self._found:
             self.grown += amount  # a pace that held nobody up has not been tried
-        self.ready = base + amount / rate
+        used = min(self.credit, amount)
+        self.credit -= used
+        self.ready = base + (amount - used) / rate
+
+    def give_back(self, amount: float, stated: float) -> None:
+        """A call did not start after all."""
+        self.spent -= amount
+        self.ready -= amount / self.rate(stated)
 
     def correct(self, amount: float, stated: float) -> None:
         """A call used so much more than was thought when it started; less, if negative."""
         self.spent += amount
-        self.ready += amount / self.rate(stated)
+        if amount > 0:
+            self.ready += amount / self.rate(stated)
+        elif self.rate(stated) < math.inf:
+            self.credit -= amount
 
     def begin(self, now: float) -> None:
         """Measure from now on."""
-        self.spent = self.idle = self.grown = 0.0
+        self.spent = self.idle = self.grown = self.credit = 0.0
         self.since = self.ready = now
 
     def hold(self, until: float) -> None:
         """Nothing starts before."""
-        self.ready = until
+        self.ready, self.credit = until, 0.0
         if not self.spent:
             self.since = until
 
@@ -139,7 +152,11 @@ class Meter:
             resume: When it is asked again.
             slack: How many seconds earlier it may be ready.
         """
-        if self._said < self._found and resume - self.since < self.window:
+        if self._said < self._found and (not self.limit or resume - self.since < self.window):
+            if not self.limit:
+                self.limit, self.taken = self.quota / self.window, self.quota
+                self.period = self._shortest
+                self.grown = self.period / 2
             self.took = 0.0  # within a window nothing is learned of what is counted by the window
             self.hold(resume)
             return
@@ -149,8 +166,8 @@ class Meter:
         if not self.limit:
             # How long the first calls took to start says nothing, only how long the provider wants to recover.
             self.took = max(resume - now, 1e-3)
-            is_sure = slack < self.took / 10
-            self.period = min(max(self.taken if is_sure else 0.0, FEWEST * self.size), FAIRLY * self.size)
+            self.limit = self.taken / self.took
+            self.period = self._shortest
         elif self.grown > self.period / 2:
             growth = self._growth
             is_near = growth < 1 + 2 * CUT
@@ -181,12 +198,14 @@ class Meter:
         self.since += later
         self.ready = max(self.ready, self.since)
         self._settle(pause, slack)
-        if not refused and not self.reached and slack > self.took / 10:  # asked again in vain: a guess, and a low one
+        if not self.reached:
             self.period = min(self.period, self._shortest)
 
     @property
     def _shortest(self) -> float:
-        return min(FEWEST * self.size, max(3 * self.size, QUICK * self.limit))
+        # No sooner than the provider can notice: it may take as much at once.
+        calls = max(self.taken / self.size, min(FEWEST, max(3.0, QUICK * self.limit / self.size)))
+        return min(calls, MOST) * self.size
 
     def _settle(self, pause: float, slack: float) -> None:
         self.limit = self.taken / self.took
@@ -256,8 +275,8 @@ class Schedule:
 
     def give_back(self, tokens: float, stated: tuple[float, float]) -> None:
         """A call did not start after all."""
-        self.calls.correct(-1.0, stated[0])
-        self.tokens.correct(-tokens, stated[1])
+        self.calls.give_back(1.0, stated[0])
+        self.tokens.give_back(tokens, stated[1])
 
     def settle(self, started: float, difference: float, stated: tuple[float, float]) -> None:
         """A call used so many more tokens than was thought when it started; fewer, if negative."""
@@ -296,7 +315,7 @@ class Schedule:
         self.calls.spent -= 1
         self.tokens.spent -= tokens
         self.gap = min(max(1.5 * (now - started), SHORTEST_GAP), LONGEST_GAP)
-        is_probe = meter.is_paced and meter.spent < meter.size / 2
+        is_probe = meter.is_paced and meter.spent < PROBE * meter.size
         self.probes = self.probes + 1 if is_probe else 0.0
         if wait is None:
             pause = slack = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self.probes)
@@ -304,7 +323,8 @@ class Schedule:
             pause = wait + MARGIN
             slack = MARGIN + (min(wait, 1.0) if wait == round(wait) else 0.0)  # whole seconds are rounded up
         if is_probe:
-            self._prolong(meter, 0.0, now + pause, slack)
+            self._prolong(meter, -meter.spent, now + pause, slack)
+            meter.spent = 0.0
         else:
             step = min(meter.size / meter.rate(math.inf) / 2, LONGEST_STEP)
             self._pause_all(now, now + pause, meter, slack)

@@ -98,7 +98,7 @@ class Pacer:
             headers: Headers of the response.
         """
         self.learn(used)
-        if used and (self.counts_tokens or self._read().tokens.is_paced):
+        if used:
             with self._changing() as schedule:
                 schedule.settle(started, used - tokens, self._limits)
         for by_tokens in (False, True):
