@@ -33,6 +33,7 @@ class Simulation:
         rpm: What the user permits.
         processes, slots: How many call, and how many calls each has in flight at most.
         tokens: Tokens of a call.
+        counted: How often the provider counts each.
         seed: Of the delays, and of the moment in the provider's window when the first call starts.
         stalls: Stalls of each process per second, of up to a fifth of a second.
     """
@@ -42,6 +43,7 @@ class Simulation:
     processes: int = 1
     slots: int = 32
     tokens: Callable[[random.Random], int] = lambda _: 100
+    counted: int = 1
     seed: int = 0
     stalls: float = 0.0
     started: list[float] = field(default_factory=list)
@@ -105,7 +107,7 @@ class Simulation:
 
     def _arrive(self, process: int, started: float, tokens: float) -> None:
         used = self.tokens(self._random)
-        is_free, headers = self.limit.take(self.now, used if self.limit.unit == "tokens" else 1)
+        is_free, headers = self.limit.take(self.now, used * self.counted if self.limit.unit == "tokens" else 1)
         latency = self._random.uniform(0.1, 0.3) if is_free else self._random.uniform(0.005, 0.02)
         self.later(latency, self._hear, process, started, tokens, used if is_free else None, headers)
 
@@ -134,12 +136,23 @@ def test_nearly_all_that_is_permitted_is_used_and_nearly_nothing_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "seconds"), [(5, 1.0), (50, 1.0), (600, 60.0)])
-def test_without_any_headers_too_once_the_limit_is_found(kind: type[RateLimit], n: int, seconds: float) -> None:
+@pytest.mark.parametrize(("n", "seconds", "first"), [(5, 1.0, 60.0), (50, 1.0, 60.0), (600, 60.0, 300.0)])
+def test_without_any_headers_too_once_the_limit_is_found(
+    kind: type[RateLimit], n: int, seconds: float, first: float
+) -> None:
     simulation = Simulation(kind(n, seconds, headers=False))
-    simulation.run(1800)
-    assert simulation.used(600) >= 0.95
-    assert simulation.refused(600) < 0.01
+    simulation.run(first + 600)
+    assert simulation.used(first) >= 0.95
+    assert simulation.refused(first) < 0.01
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_without_any_headers_are_found_too(kind: type[RateLimit]) -> None:
+    limit = kind(60_000, 60.0, unit="tokens", headers=False)
+    simulation = Simulation(limit, tokens=lambda source: source.randint(100, 700))
+    simulation.run(660)
+    assert simulation.used(60) >= 0.9
+    assert simulation.refused(60) < 0.05
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,6 +186,24 @@ def test_what_another_user_of_the_same_limit_takes_is_left_to_them(kind: type[Ra
     assert sum(theirs) >= 0.85 * len(theirs)
     assert simulation.used(600) >= 0.95
     assert simulation.refused(600) < 0.1  # theirs are among them
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_that_the_provider_counts_otherwise_are_measured(kind: type[RateLimit]) -> None:
+    limit = kind(12_000, 60.0, unit="tokens")
+    simulation = Simulation(limit, tokens=lambda source: source.randint(20, 140), counted=5)
+    simulation.run(1200)
+    assert simulation.used(300) >= 0.9
+    assert simulation.refused(300) < 0.02
+
+
+def test_numbers_of_one_limit_and_the_window_of_another_are_not_mixed() -> None:
+    schedule = Schedule()
+    for _ in range(20):
+        assert schedule.take(1000.0, 1.0, UNLIMITED, alone=False) == 0
+    schedule.refused(1000.1, 1000.0, 1.0, 3600.0, Allowance(0.0, 3600.0, 1000.0), by_tokens=False)  # of a day
+    schedule.refused(1000.1, 1000.0, 1.0, 60.0, Allowance(0.0, 60.0, 20.0), by_tokens=False)  # of a minute
+    assert schedule.calls.window == 60
 
 
 def test_without_complaint_all_slots_are_used_at_once() -> None:
@@ -256,7 +287,8 @@ def test_whatever_happens_the_next_call_comes_in_finite_time(
         if event == "take" and schedule.take(now, 10.0, UNLIMITED, alone=False) == 0:
             started = now
         elif event == "refuse":
-            schedule.refused(now, started, 10.0, wait, by_tokens=by_tokens)
+            left = Allowance(passed, wait, 50.0) if wait is not None and wait > 50 else None
+            schedule.refused(now, started, 10.0, wait, left, by_tokens=by_tokens)
             longest = max(longest, wait or 0.0)
         elif event == "exhaust":
             schedule.answered(now, started, Allowance(0.0, wait or 0.0, 100.0), 10.0, by_tokens=by_tokens)

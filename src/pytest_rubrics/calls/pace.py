@@ -3,6 +3,9 @@
 A provider that refuses has shown what it permits: what it took between two moments at which it was exhausted, over the
 time between them. From then on calls start evenly at that rate, a little below it at first, and ever faster while
 nothing complains: slowly near the known limit, fast far above it. The curve is that of TCP CUBIC (RFC 9438).
+
+A provider that tells its limit in numbers is believed as soon as they are used up, and calls never start faster. What
+is measured counts beside that only once it was measured for as long as the provider counts.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from pytest_rubrics.calls.rate_headers import Allowance
 SAFETY = 0.98  # part of a limit in numbers that is used: calls that arrive unevenly would pass the whole of it
 CUT = 0.03  # part of the rate that is given up after a refusal, until it has grown back
 STEP = 0.01  # part of the limit that is given up where a small growth was too much
-FEWEST, FAIRLY, MOST = 30.0, 100.0, 800.0  # calls until the rate is back: at least, at first, and at most
-PROBE = 2.5  # calls: a pause after which no more than these were taken was too short
+FEWEST, MOST = 30.0, 800.0  # calls until the rate is back, at least and at most
 QUICK = 20.0  # seconds instead, where so many calls would take longer
+PROBE = 2.5  # calls: a pause after which no more than these were taken was too short
 NEAR, FAR = 3.0, 2.0  # how much longer that takes after a growth that was small, and after one that was not
-CATCH_UP = 0.01  # seconds of pace that a late start may make up for: unevenly is what a short window permits least
+CATCH_UP = 0.01  # seconds of pace that a late start may make up for: the provider's window may be a short one
 ALONE = 2.0  # seconds without a call after which what was taken before says nothing of the limit
 MARGIN = 0.03  # seconds behind the moment that a provider names
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds, where it names none
@@ -44,8 +47,9 @@ class Meter:
         taken, took: Units and seconds that the limit was last measured by.
         reached: What the limit may be by the rate at which the provider refused, where that was not at once; else 0.
         floor: A limit that held for long before the last raise; 0 once it was used.
-        quota: Units in a window, where the provider said that it has a limit in numbers, and that they were used up.
-        window: Seconds of that window: the longest after which the provider wanted to permit more.
+        quota: Units that the provider says it permits in a window; 0 where it does not say.
+        window: Seconds of that window: the longest after which it wanted to permit more.
+        scarce: Whether they were ever used up: 1 or 0.
         credit: Units that calls were thought to use and did not use, for the next ones.
     """
 
@@ -63,6 +67,7 @@ class Meter:
     floor: float = 0.0
     quota: float = 0.0
     window: float = 0.0
+    scarce: float = 0.0
     credit: float = 0.0
 
     def rate(self, stated: float) -> float:
@@ -76,11 +81,11 @@ class Meter:
     @property
     def is_paced(self) -> bool:
         """Whether anything is known of what the provider permits."""
-        return self.limit > 0 or self.quota > 0
+        return math.isfinite(self.rate(math.inf))
 
     @property
     def _said(self) -> float:
-        return SAFETY * self.quota / self.window if self.quota else math.inf
+        return SAFETY * self.quota / self.window if self.quota and self.scarce else math.inf
 
     @property
     def _found(self) -> float:
@@ -140,9 +145,16 @@ class Meter:
             left: What it said.
             amount: How much a call uses.
         """
+        if self.quota != (left.limit or 0.0):
+            self.quota, self.window, self.scarce = left.limit or 0.0, 0.0, 0.0
         self.window = max(self.window, left.seconds)
         if left.remaining < amount and left.seconds:
-            self.quota = left.limit or 0.0
+            self.scarce = 1.0
+
+    def is_news(self, left: Allowance, amount: float) -> bool:
+        """Whether what a good reply said changes anything."""
+        is_more = left.seconds > 1.001 * self.window or (left.limit or 0.0) != self.quota
+        return left.seconds > 0 and (left.remaining < amount or is_more)
 
     def learn(self, now: float, resume: float, slack: float) -> None:
         """The provider is exhausted.
@@ -152,13 +164,7 @@ class Meter:
             resume: When it is asked again.
             slack: How many seconds earlier it may be ready.
         """
-        if self._said < self._found and (not self.limit or resume - self.since < self.window):
-            if not self.limit:
-                self.limit, self.taken = self.quota / self.window, self.quota
-                self.period = self._shortest
-                self.grown = self.period / 2
-            self.took = 0.0  # within a window nothing is learned of what is counted by the window
-            self.hold(resume)
+        if self._said < self._found and self._believe(resume):
             return
         self.taken = max(self.spent, self.size / 2)
         self.took = max(resume - self.since - self.idle, 1e-3)
@@ -172,7 +178,7 @@ class Meter:
             growth = self._growth
             is_near = growth < 1 + 2 * CUT
             self.floor = self.limit * min(growth, 1.0)
-            self.reached = self.limit * (growth * (1 - STEP) if is_near else (1 + growth) / 2)
+            self.reached = self.limit * (growth * (1 - STEP) if is_near else (1 + 2 * growth) / 3)
             self.period = min((NEAR if is_near else FAR) * self.period, MOST * self.size)
         elif sustained:  # the last raise was too much
             self.reached = sustained
@@ -187,10 +193,32 @@ class Meter:
         self.begin(resume)
         self._settle(resume - now, slack)
 
+    def _believe(self, resume: float) -> bool:
+        """Keep to what the provider said as long as too little is known to measure it; whether that is so."""
+        rest = self.window - (resume - self.since)
+        said, self.took = self.quota / self.window, 0.0
+        if not self.limit:
+            self.limit, self.taken = said, self.quota
+            self.period = self._shortest
+            self.begin(resume)
+            self.grown = self.period / 2
+        elif rest > 0:
+            self.limit = (self.spent + said * rest) / self.window
+            self.hold(resume)
+        else:
+            return False
+        return True
+
+    def go_on(self) -> None:
+        """The few that were taken since the last pause belong to the measurement before it."""
+        if self.took:
+            self.taken += self.spent
+            self.spent = 0.0
+
     def amend(self, refused: float, pause: float, later: float, slack: float) -> None:
         """One more call of the last measurement was refused, and the pause lasts so much longer."""
         if not self.took:
-            self.spent -= refused
+            self.spent = max(0.0, self.spent - refused)
             self.hold(self.ready + later)
             return
         self.taken = max(self.taken - refused, self.size / 2)
@@ -323,8 +351,8 @@ class Schedule:
             pause = wait + MARGIN
             slack = MARGIN + (min(wait, 1.0) if wait == round(wait) else 0.0)  # whole seconds are rounded up
         if is_probe:
-            self._prolong(meter, -meter.spent, now + pause, slack)
-            meter.spent = 0.0
+            meter.go_on()
+            self._prolong(meter, 0.0, now + pause, slack)
         else:
             step = min(meter.size / meter.rate(math.inf) / 2, LONGEST_STEP)
             self._pause_all(now, now + pause, meter, slack)

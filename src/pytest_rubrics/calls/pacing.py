@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pytest_rubrics.calls.errors import ProviderError
 from pytest_rubrics.calls.pace import SAFETY, Meter, Schedule
-from pytest_rubrics.calls.rate_headers import Allowance, allowance, is_about_tokens
+from pytest_rubrics.calls.rate_headers import allowance, is_about_tokens
 
 PATIENCE = 0.05  # seconds that the lock is waited for
 UNKNOWN_TOKENS = 1_000.0  # of a call, while no reply has said how many
@@ -103,8 +103,11 @@ class Pacer:
                 schedule.settle(started, used - tokens, self._limits)
         for by_tokens in (False, True):
             left = allowance(headers, by_tokens=by_tokens)
+            if not left:
+                continue
             amount = self.typical_tokens() if by_tokens else 1.0
-            if left and self._is_news(left, amount, by_tokens=by_tokens):
+            known = self._read()
+            if (known.tokens if by_tokens else known.calls).is_news(left, amount):
                 with self._changing() as schedule:
                     schedule.answered(self._clock(), started, left, amount, by_tokens=by_tokens)
 
@@ -123,11 +126,6 @@ class Pacer:
         left = allowance(error.headers, by_tokens=by_tokens)
         with self._changing() as schedule:
             return schedule.refused(self._clock(), started, tokens, error.retry_after, left, by_tokens=by_tokens)
-
-    def _is_news(self, left: Allowance, amount: float, *, by_tokens: bool) -> bool:
-        schedule = self._read()
-        meter = schedule.tokens if by_tokens else schedule.calls
-        return left.seconds > 0 and (left.remaining < amount or left.seconds > 1.001 * meter.window)
 
     @property
     def _limits(self) -> tuple[float, float]:
