@@ -17,8 +17,6 @@ from pytest_rubrics.reporting.report_data import RunView
 if TYPE_CHECKING:
     from pytest_rubrics.session import Session
 
-SHOWN_IN_FULL = 5  # failures, and errors, beyond which only the worst are shown
-
 
 def end_run(session: pytest.Session, state: Session) -> None:
     """Close the book of a run and set the exit code of the session."""
@@ -36,7 +34,7 @@ def end_run(session: pytest.Session, state: Session) -> None:
             session.exitstatus = decision.verdict.value
     state.summary = recorder.close(entry)
     state.report = write_reports_of(recorder.writer.folder, partial(_view, recorder, state.summary))
-    state.hidden = shorten_failures(session, recorder)
+    state.hidden = state.kept.end() if state.kept else ""
 
 
 def _view(recorder: Recorder, summary: Mapping[str, Any]) -> RunView:
@@ -73,38 +71,3 @@ def _entry(gate: Gate, decision: Decision, obstacle: str | None) -> dict[str, An
     if obstacle is None:
         return gate_entry(gate, decision)
     return {"name": gate.name, "verdict": None, "exit_code": None, "reason": f"not decided, because {obstacle}"}
-
-
-def shorten_failures(session: pytest.Session, recorder: Recorder) -> str:
-    """Show only the worst of many failures, unless the user asked for all with ``-rf`` or ``-v``.
-
-    Returns:
-        What is not shown, and how to see it.
-    """
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or reporter.verbosity > 0:
-        return ""
-    hidden = []
-    asked = session.config.option.reportchars
-    scores = _scores(recorder)
-    for category, letter in (("failed", "f"), ("error", "E")):
-        ours = [report for report in reporter.stats.get(category, []) if report.nodeid in recorder.selected]
-        if len(ours) <= SHOWN_IN_FULL or letter in asked.replace("fE", "") or set(asked) & set("aA"):
-            continue
-        ours.sort(key=lambda report: scores.get(report.nodeid, 0.0))
-        for report in ours[SHOWN_IN_FULL:]:
-            report._pdbshown = True  # the mark by which pytest leaves a report out of its section, and still counts it
-        reporter.reportchars = reporter.reportchars.replace(letter, "")
-        hidden.append((f"{len(ours) - SHOWN_IN_FULL} {'failures' if letter == 'f' else 'errors'}", f"-r{letter}"))
-    if not hidden:
-        return ""
-    counts, options = (" and ".join(column) for column in zip(*hidden, strict=True))
-    return f"rubrics: {counts} are not shown above; see the report, or run again with {options} or -v (from the cache)"
-
-
-def _scores(recorder: Recorder) -> dict[str, float]:
-    by_case = {(g.benchmark, g.task_id, g.model, g.repeat): g.score or 0.0 for g in recorder.figures}
-    return {
-        nodeid: by_case.get((s.case.task.benchmark, s.case.task.id, s.case.model, s.case.repeat), 0.0)
-        for nodeid, s in recorder.selected.items()
-    }

@@ -35,6 +35,7 @@ from pytest_rubrics.signals import treat_as_ctrl_c
 
 if TYPE_CHECKING:
     from pytest_rubrics.grades import Grade
+    from pytest_rubrics.kept_reports import KeptReports
     from pytest_rubrics.plan import BenchmarkPlan, Case
     from pytest_rubrics.progress import ProgressLine
     from pytest_rubrics.recorder import Recorder
@@ -341,22 +342,24 @@ class ControllerHooks:
     Attributes:
         recorder: The book of the run.
         progress: The progress line.
+        kept: What the terminal keeps of the reports; None where there is no terminal.
     """
 
     recorder: Recorder
     progress: ProgressLine
+    kept: KeptReports | None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
         """Hand a report to the book; once all have seen it, it is made small, for pytest keeps all reports."""
-        is_ours = report.nodeid in self.recorder.selected
-        if is_ours:
-            self._take(report)
+        if report.nodeid not in self.recorder.selected:
+            return (yield)
+        self._take(report)
+        grade = self.recorder.open.get(report.nodeid)
         result = yield
-        if is_ours:
-            vars(report).pop("rubrics", None)
-            if report.passed and report.when != "call":
-                report.keywords = {}
+        vars(report).pop("rubrics", None)
+        if self.kept is not None:
+            self.kept.take(report, (grade and grade.score) or 0.0)
         return result
 
     def _take(self, report: pytest.TestReport) -> None:
@@ -410,6 +413,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _select(config: pytest.Config, state: Session, nodeids: list[str]) -> None:
     """Find the case of each node id: what stands in its brackets is the id of a case."""
+    from pytest_rubrics.kept_reports import KeptReports
     from pytest_rubrics.progress import ProgressLine
     from pytest_rubrics.recorder import Selected
 
@@ -434,7 +438,9 @@ def _select(config: pytest.Config, state: Session, nodeids: list[str]) -> None:
         reporter.rewrite(line[: reporter._tw.fullwidth - 1], erase=True)
 
     state.progress = ProgressLine(len(selected), live, rewrite, lambda line: write_lines(config, [f"rubrics: {line}"]))
-    config.pluginmanager.register(ControllerHooks(state.recorder, state.progress), "rubrics-controller")
+    state.kept = KeptReports(reporter, config.option) if reporter else None
+    hooks = ControllerHooks(state.recorder, state.progress, state.kept)
+    config.pluginmanager.register(hooks, "rubrics-controller")
 
 
 def _entry_by_path(config: pytest.Config, state: Session, path: str) -> BenchmarkPlan | None:

@@ -83,10 +83,8 @@ class Recorder:
         item = self.selected.get(nodeid)
         if item is None or nodeid in self.written:
             return
-        grade = self.open.pop(nodeid, None)
-        if grade is None:
-            reason, error = self._problems.get(nodeid, ("error", "the item ended without a grade"))
-            grade = self._excluded(item, reason, error)
+        reason, error = self._problems.pop(nodeid, ("error", "the item ended without a grade"))
+        grade = self.open.pop(nodeid) if nodeid in self.open else self._excluded(item, reason, error)
         self._write(nodeid, grade)
 
     def finish_rest(self, reason: str, error: str) -> None:

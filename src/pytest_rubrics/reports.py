@@ -30,7 +30,7 @@ def take_report(recorder: Recorder, report: pytest.TestReport) -> None:
     if report.when not in {"setup", "call", "teardown"}:
         recorder.note_problem(report.nodeid, "worker_crashed", _first_line(report))
         recorder.finish(report.nodeid)
-    elif report.failed and grade is None:
+    elif report.failed and report.nodeid not in recorder.open:
         text = str(report.longrepr)
         recorder.note_problem(report.nodeid, "timeout" if _TIMEOUT.search(text) else "error", _last_line(text))
     elif report.skipped:

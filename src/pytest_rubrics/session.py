@@ -14,6 +14,7 @@ import pytest
 from pytest_rubrics.options import OPTIONS
 
 if TYPE_CHECKING:
+    from pytest_rubrics.kept_reports import KeptReports
     from pytest_rubrics.options import RunConfig
     from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
     from pytest_rubrics.progress import ProgressLine
@@ -34,6 +35,7 @@ class Session:
         wiring: The running parts of this process; None until the run loop starts.
         indices: Job of each item, by node id.
         progress: The progress line; None in a worker.
+        kept: What the terminal keeps of the reports; None in a worker, and where there is no terminal.
         verdict: The gate's sentence, printed last.
         hidden: What is not shown of the failures.
         report: Where the report is.
@@ -49,6 +51,7 @@ class Session:
     wiring: Wiring | None = None
     indices: dict[str, int] = field(default_factory=dict)
     progress: ProgressLine | None = None
+    kept: KeptReports | None = None
     verdict: str = ""
     summary: Mapping[str, Any] | None = None
     hidden: str = ""
