@@ -241,7 +241,7 @@ class Meter:
             return
         # Where a short pause is enough, the provider takes nearly what was tried. Where it is long, a stock had been
         # used up, and only what it took from pause to pause counts.
-        if pause - slack < self.took / 10:
+        if pause - slack < self.took / 30:
             self.limit = max(self.limit, self.reached)
         else:
             self.limit = self.taken / (self.took - slack)
@@ -256,7 +256,7 @@ class Schedule:
         cut: When the last episode of refusals began; refusals of calls that started earlier belong to it.
         resume: Until when nothing starts.
         last: When the last call started.
-        probes: Pauses in a row after which not one call was taken.
+        probes: How often a pause of unnamed length was doubled, since too little was taken after the one before it.
         gap: Seconds that the next call has before another may follow; 0 once it has started.
         slack: Seconds of the pause that may have been too many.
     """
@@ -344,7 +344,7 @@ class Schedule:
         self.tokens.spent -= tokens
         self.gap = min(max(1.5 * (now - started), SHORTEST_GAP), LONGEST_GAP)
         is_probe = meter.is_paced and meter.spent < PROBE * meter.size
-        self.probes = self.probes + 1 if is_probe else 0.0
+        self.probes = self.probes + 1 if is_probe else self.probes // 2
         if wait is None:
             pause = slack = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self.probes)
         else:
