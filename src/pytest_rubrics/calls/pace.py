@@ -189,7 +189,7 @@ class Meter:
             known *= min(self.taken / expected, expected / self.taken) ** 2 if is_news else 1.0
             self.taken += known
             self.took += known / self.limit
-            self.period = max(self.period / 2, self._shortest)
+            self.period = min(self.period, max(self.period / 2, self._shortest))
         self.begin(resume)
         self._settle(resume - now, slack)
 
@@ -232,7 +232,7 @@ class Meter:
     @property
     def _shortest(self) -> float:
         # No sooner than the provider can notice: it may take as much at once.
-        calls = max(self.taken / self.size, min(FEWEST, max(3.0, QUICK * self.limit / self.size)))
+        calls = max(self.taken / self.size, min(FEWEST, max(1.0, QUICK * self.limit / self.size)))
         return min(calls, MOST) * self.size
 
     def _settle(self, pause: float, slack: float) -> None:
@@ -351,6 +351,7 @@ class Schedule:
             pause = wait + MARGIN
             slack = MARGIN + (min(wait, 1.0) if wait == round(wait) else 0.0)  # whole seconds are rounded up
         if is_probe:
+            self.cut = now
             meter.go_on()
             self._prolong(meter, 0.0, now + pause, slack)
         else:
