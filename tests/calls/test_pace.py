@@ -146,6 +146,13 @@ def test_without_any_headers_too_once_the_limit_is_found(
     assert simulation.refused(first) < 0.01
 
 
+def test_a_slow_limit_without_any_headers_is_found_too() -> None:
+    simulation = Simulation(RateLimit(3, 60.0, headers=False))
+    simulation.run(1860)
+    assert simulation.used(60) >= 0.9
+    assert simulation.refused(60) < 0.1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_without_any_headers_are_found_too(kind: type[RateLimit]) -> None:
     limit = kind(60_000, 60.0, unit="tokens", headers=False)

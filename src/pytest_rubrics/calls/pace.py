@@ -20,7 +20,7 @@ CUT = 0.03  # part of the rate that is given up after a refusal, until it has gr
 STEP = 0.01  # part of the limit that is given up where a small growth was too much
 FEWEST, MOST = 30.0, 800.0  # calls until the rate is back, at least and at most
 QUICK = 20.0  # seconds instead, where so many calls would take longer
-PROBE = 2.5  # calls: a pause after which no more than these were taken was too short
+PROBE = 2.5  # calls: a pause was too short if fewer were taken before the next refusal, and that came sooner
 NEAR, FAR = 3.0, 2.0  # how much longer that takes after a growth that was small, and after one that was not
 CATCH_UP = 0.01  # seconds of pace that a late start may make up for: the provider's window may be a short one
 ALONE = 2.0  # seconds without a call after which what was taken before says nothing of the limit
@@ -173,7 +173,7 @@ class Meter:
             # How long the first calls took to start says nothing, only how long the provider wants to recover.
             self.took = max(resume - now, 1e-3)
             self.limit = self.taken / self.took
-            self.period = self._shortest
+            self.period = self._shortest(is_sure=True)
         elif self.grown > self.period / 2:
             growth = self._growth
             is_near = growth < 1 + 2 * CUT
@@ -189,7 +189,7 @@ class Meter:
             known *= min(self.taken / expected, expected / self.taken) ** 2 if is_news else 1.0
             self.taken += known
             self.took += known / self.limit
-            self.period = min(self.period, max(self.period / 2, self._shortest))
+            self.period = min(self.period, max(self.period / 2, self._shortest(is_sure=False)))
         self.begin(resume)
         self._settle(resume - now, slack)
 
@@ -199,7 +199,7 @@ class Meter:
         said, self.took = self.quota / self.window, 0.0
         if not self.limit:
             self.limit, self.taken = said, self.quota
-            self.period = self._shortest
+            self.period = self._shortest(is_sure=True)
             self.begin(resume)
             self.grown = self.period / 2
         elif rest > 0:
@@ -227,13 +227,13 @@ class Meter:
         self.ready = max(self.ready, self.since)
         self._settle(pause, slack)
         if not self.reached:
-            self.period = min(self.period, self._shortest)
+            is_guess = not refused and slack > self.took / 10  # asked again in vain
+            self.period = min(self.period, self._shortest(is_sure=not is_guess))
 
-    @property
-    def _shortest(self) -> float:
+    def _shortest(self, *, is_sure: bool) -> float:
+        calls = FEWEST if is_sure else min(FEWEST, max(1.0, QUICK * self.limit / self.size))
         # No sooner than the provider can notice: it may take as much at once.
-        calls = max(self.taken / self.size, min(FEWEST, max(1.0, QUICK * self.limit / self.size)))
-        return min(calls, MOST) * self.size
+        return min(max(calls, self.taken / self.size), MOST) * self.size
 
     def _settle(self, pause: float, slack: float) -> None:
         self.limit = self.taken / self.took
@@ -343,7 +343,9 @@ class Schedule:
         self.calls.spent -= 1
         self.tokens.spent -= tokens
         self.gap = min(max(1.5 * (now - started), SHORTEST_GAP), LONGEST_GAP)
-        is_probe = meter.is_paced and meter.spent < PROBE * meter.size
+        # What is left at the end of a window may do for a small call.
+        few = (PROBE if now - meter.since < self.slack else 0.5) * meter.size
+        is_probe = meter.is_paced and meter.spent < few
         self.probes = self.probes + 1 if is_probe else self.probes // 2
         if wait is None:
             pause = slack = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self.probes)
@@ -351,7 +353,6 @@ class Schedule:
             pause = wait + MARGIN
             slack = MARGIN + (min(wait, 1.0) if wait == round(wait) else 0.0)  # whole seconds are rounded up
         if is_probe:
-            self.cut = now
             meter.go_on()
             self._prolong(meter, 0.0, now + pause, slack)
         else:
