@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_rubrics.answering.serving import Lease, ServeConfig, lease
+from pytest_rubrics.answering.serving.leases import Lease, lease
+from pytest_rubrics.answering.serving.settings import ServeConfig
 from pytest_rubrics.benchmarks import BenchmarkFolder, load_benchmark
 from pytest_rubrics.config import ChatModel, load_judge, load_model
 from pytest_rubrics.judging.prompts import PromptSource, marker_for, render, render_criteria

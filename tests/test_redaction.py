@@ -5,9 +5,11 @@ import json
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_rubrics import redaction
-from pytest_rubrics.redaction import is_credential_name, redact, redact_json, register_secret
+from pytest_rubrics.redaction import is_clean, is_credential_name, redact, redact_json, register_secret
 
 SECRET = 'Kx7/p+q=Z"密\\9w'
 
@@ -132,3 +134,39 @@ def test_nested_data_is_copied_with_its_texts_redacted() -> None:
 )
 def test_which_names_hold_credentials(name: str, expected: bool) -> None:
     assert is_credential_name(name) is expected
+
+
+_spoiled = st.sampled_from(
+    [
+        SECRET,
+        quote(SECRET, safe=""),
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        base64.b64encode(SECRET.encode()).decode(),
+        "Bearer\nabcdefghijklmnop1",
+        "basic \t abcdefghijklmnop1",
+        "sk-abcdefghijklmnop1",
+        "AKIAabcdefghijklmnop1",
+    ]
+)
+_text = st.lists(_spoiled | st.text(max_size=5) | st.sampled_from(["\n", "\\", "\\n", '"', "\t"]), max_size=4).map("".join)
+_data = st.recursive(
+    _text | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_text, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_data)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_json_that_is_clean_has_nothing_to_replace(data: object) -> None:
+    register_secret(SECRET)
+    if is_clean(json.dumps(data, ensure_ascii=False)):
+        assert redact_json(data) == data
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz ,.\n"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_prose_is_clean(text: str) -> None:
+    register_secret(SECRET)
+    assert is_clean(json.dumps({"answer": text}))

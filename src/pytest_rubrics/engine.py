@@ -17,7 +17,8 @@ from pytest_rubrics.quiet import without_warnings
 
 T = TypeVar("T")
 
-FINISHED_AHEAD = 250  # grades that may wait for their tests; bounds the memory of a long replay
+FINISHED_AHEAD = 200  # grades that may wait for their tests before the look-ahead pauses
+KEPT = 300  # grades that are kept for their tests; those in flight come in after the pause has begun
 THREADS = "rubrics-engine"
 GRACE = 3.0  # seconds that calls in flight get to arrive after the run was stopped
 
@@ -68,7 +69,8 @@ class Engine:
     _feeding: asyncio.Task[None] | None = None
     _stopping: bool = False
     _is_waiting: bool = False  # the look-ahead, for room
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)  # the look-ahead may have room
+    _news: asyncio.Event = field(default_factory=asyncio.Event)  # a grade is there, or the look-ahead waits
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _thread: threading.Thread | None = None
 
@@ -98,12 +100,14 @@ class Engine:
     def first_finished(self, indices: Collection[int], tick: Callable[[], None], every: float = 0.5) -> int:
         """Wait until one of these jobs has its grade, and say which was the first.
 
+        While the look-ahead finds replies in the cache it is let go on: two threads that both compute slow each other.
+
         Args:
             indices: Jobs whose grades have not been handed over.
             tick: Called now and then while waiting.
             every: Seconds between two ticks.
         """
-        ready = self._finished_of(indices)
+        ready = self._finished_of(indices) if self._has_settled() else None
         return self._wait(self._first_finished(indices), tick, every) if ready is None else ready
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], tick: Callable[[], None], every: float) -> T:
@@ -154,7 +158,7 @@ class Engine:
 
         asyncio.set_event_loop(self._loop)
         self._feeding = self._loop.create_task(self._work_ahead())
-        self._feeding.add_done_callback(lambda _: self._changed.set())
+        self._feeding.add_done_callback(lambda _: self._news.set())
         # LiteLLM does part of a call in the loop's executor.
         self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=THREADS))
         with without_warnings(THREADS):
@@ -183,8 +187,9 @@ class Engine:
             while not (self._stopping or (self._may_begin() and self._has_room(index))):
                 self._changed.clear()
                 self._is_waiting = True
+                self._news.set()
                 await self._changed.wait()
-                self._is_waiting = False
+            self._is_waiting = False
             if self._stopping:
                 return
             if index not in self._begun and index not in self.held_back:
@@ -211,7 +216,7 @@ class Engine:
         if self.lead is not None and (self._awaited is None or index >= self._awaited + self.lead):
             return False
         test_is_waiting = self._any_will_do or self._awaited in self._running
-        if len(self._finished) >= FINISHED_AHEAD and not test_is_waiting:
+        if len(self._finished) >= FINISHED_AHEAD // (2 if self._is_waiting else 1) and not test_is_waiting:
             return False
         endpoints = self.jobs[index].endpoints
         widest = sum(endpoint.width for endpoint in endpoints)
@@ -227,9 +232,10 @@ class Engine:
 
     def _finish(self, index: int) -> None:
         self._finished[index] = self._running.pop(index)
-        if len(self._finished) > FINISHED_AHEAD:
+        if len(self._finished) > KEPT:
             self._forget_one()
         self._changed.set()
+        self._news.set()
 
     def _forget_one(self) -> None:
         """Drop a scored grade that no test has asked for: the cache gives it again, and it costs memory here.
@@ -251,18 +257,24 @@ class Engine:
                     return index
         return None
 
+    def _has_settled(self) -> bool:
+        """Whether the look-ahead has begun what it can for now."""
+        return self._is_waiting or self._feeding is None or self._feeding.done()
+
     async def _first_finished(self, indices: Collection[int]) -> int:
-        self._any_will_do = True
-        self._changed.set()
         try:
             while True:
                 ready = self._finished_of(indices)
-                if ready is not None:
-                    return ready
-                if self._feeding is None or (self._feeding.done() and not self._running):
-                    return next(iter(indices))  # nobody else begins it
-                self._changed.clear()
-                await self._changed.wait()
+                if self._has_settled():
+                    if ready is not None:
+                        return ready
+                    if not self._is_waiting and not self._running:
+                        return next(iter(indices))  # nobody else begins it
+                self._any_will_do = ready is None
+                if self._any_will_do:
+                    self._changed.set()
+                self._news.clear()
+                await self._news.wait()
         finally:
             self._any_will_do = False
 

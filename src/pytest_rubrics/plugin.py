@@ -299,12 +299,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Let the grade travel on the report, which xdist carries to the controller."""
-    report = yield
     state = item.config.stash.get(SESSION, None)
     if state is None or case_of(item) is None:
-        return report
+        return (yield)
+    if _shows_no_frames(item, call):
+        assert call.excinfo is not None
+        call.excinfo.traceback = call.excinfo.traceback[-2:]  # pytest would look for the file of every frame
+    report = yield
     plain: dict[str, Any] = {}
     if report.when == "setup" and GRADE in item.stash:
         plain["grade"] = item.stash[GRADE]
@@ -314,6 +319,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         plain["progress"] = state.wiring.snapshot().to_plain()
     report.__dict__["rubrics"] = plain
     return report
+
+
+def _shows_no_frames(item: pytest.Item, call: pytest.CallInfo[None]) -> bool:
+    failure = call.excinfo.value if call.excinfo else None
+    return isinstance(failure, pytest.fail.Exception) and not failure.pytrace and not item.config.option.fulltrace
 
 
 @dataclass(frozen=True, slots=True)

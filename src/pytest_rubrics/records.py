@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, overload
 from pytest_rubrics.faults import Fault, FaultsError
 from pytest_rubrics.figures import Figures, figures_of
 from pytest_rubrics.grades import Grade, GradeId
-from pytest_rubrics.redaction import redact_json
+from pytest_rubrics.redaction import is_clean, redact_json
 from pytest_rubrics.tasks import Task
 
 MANIFEST = "manifest.json"
@@ -58,15 +58,18 @@ class RunWriter:
     def write_tasks(self, tasks: Iterable[Task]) -> TaskRecords:
         """Write ``tasks.jsonl``, and return what stands there; tasks of an earlier run in the same folder stay."""
         rows = [*_read_lines(self.folder / TASKS), *map(task_record, tasks)]
-        records = {_task_line_id(row): redact_json(row) for row in rows}
-        replace_text(self.folder / TASKS, "".join(_dump(record) + "\n" for record in records.values()))
+        records, lines = {}, {}
+        for row in rows:
+            id_ = _task_line_id(row)
+            records[id_], lines[id_] = _redacted(row)
+        replace_text(self.folder / TASKS, "".join(lines.values()))
         return records
 
     def append(self, grade: Grade) -> None:
         """Append one grade to ``results.jsonl`` and flush."""
         if self._results is None:
             self._results = _open_for_append(self.folder / RESULTS)
-        line = _dump(redact_json(grade.to_record())) + "\n"
+        _, line = _redacted(grade.to_record())
         self.offsets.append(self._results.tell())
         self._results.write(line.encode("utf-8", "backslashreplace"))
         self._results.flush()
@@ -186,6 +189,15 @@ def task_record(task: Task) -> dict[str, Any]:
 
 def _task_line_id(row: Mapping[str, Any]) -> tuple[str, str]:
     return str(row.get("benchmark")), str(row.get("task_id"))
+
+
+def _redacted(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """A record without secrets, and its line."""
+    line = _dump(record)
+    if not is_clean(line):
+        record = redact_json(record)
+        line = _dump(record)
+    return record, line + "\n"
 
 
 def _dump(value: Any) -> str:

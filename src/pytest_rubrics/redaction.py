@@ -34,12 +34,16 @@ _CREDENTIAL_NAME = re.compile(
 )
 # Tokens that are recognised by their form: at least 16 characters with a digit, so that prose is not hit; answers speak
 # of "Bearer instruments". Each form begins with plain letters, which lets the regex skip most of a text.
+_SCHEMES = ("Bearer", "bearer", "Basic", "basic")
+_PREFIXES = ("sk-", "gsk_", "xai-", "hf_", "gho_", "ghp_", "ghs_", "ghu_", "AIza", "AKIA")
 _FORMS = (
-    *(rf"{scheme}\s+(?=[\w.~+/*=-]*\d)[\w.~+/*=-]{{16,}}" for scheme in ("Bearer", "bearer", "Basic", "basic")),
-    *(
-        rf"{prefix}(?<![A-Za-z0-9]{prefix})(?=[\w*-]*\d)[\w*-]{{16,}}"
-        for prefix in ("sk-", "gsk_", "xai-", "hf_", "gho_", "ghp_", "ghs_", "ghu_", "AIza", "AKIA")
-    ),
+    *(rf"{scheme}\s+(?=[\w.~+/*=-]*\d)[\w.~+/*=-]{{16,}}" for scheme in _SCHEMES),
+    *(rf"{prefix}(?<![A-Za-z0-9]{prefix})(?=[\w*-]*\d)[\w*-]{{16,}}" for prefix in _PREFIXES),
+)
+# The same in JSON, where white space may be escaped, and a letter before a prefix may belong to an escape.
+_FORMS_IN_JSON = (
+    *(rf"{scheme}[\s\\]" for scheme in _SCHEMES),
+    *(rf"{prefix}[\w*-]{{16}}" for prefix in _PREFIXES),
 )
 
 _registered: frozenset[str] = frozenset()
@@ -76,6 +80,15 @@ def redact_json(value: Any) -> Any:
     return _walk(value, partial(_pattern().sub, MASK))
 
 
+def is_clean(text: str) -> bool:
+    """Whether a line of JSON surely holds nothing that `redact_json` would replace; it is much faster.
+
+    Args:
+        text: JSON whose characters beyond ASCII are not escaped.
+    """
+    return _pattern(in_json=True).search(text) is None
+
+
 def _walk(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return clean(value) if len(value) >= _MIN_LENGTH else value
@@ -86,16 +99,18 @@ def _walk(value: Any, clean: Callable[[str], str]) -> Any:
     return value
 
 
-def _pattern() -> re.Pattern[str]:
-    found = {value for name, value in os.environ.items() if is_credential_name(name) and _is_worth_hiding(value)}
-    return _compile(_registered | found)
+def _pattern(*, in_json: bool = False) -> re.Pattern[str]:
+    values = {os.environ[name] for name in os.environ if is_credential_name(name)}
+    return _compile(_registered | set(filter(_is_worth_hiding, values)), in_json)
 
 
-@lru_cache(maxsize=4)
-def _compile(secrets: frozenset[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=8)
+def _compile(secrets: frozenset[str], in_json: bool) -> re.Pattern[str]:
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+    if in_json:
+        spellings = {json.dumps(spelling, ensure_ascii=False)[1:-1] for spelling in spellings}
     longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-    return re.compile("|".join([*map(re.escape, longest_first), *_FORMS]))
+    return re.compile("|".join([*map(re.escape, longest_first), *(_FORMS_IN_JSON if in_json else _FORMS)]))
 
 
 def _spellings(secret: str) -> set[str]:

@@ -37,7 +37,7 @@ from pytest_rubrics.variables import UnsetVariableError
 from pytest_rubrics.workers import WHOLE, Part
 
 if TYPE_CHECKING:
-    from pytest_rubrics.answering.serving import Lease
+    from pytest_rubrics.answering.serving.leases import Lease
     from pytest_rubrics.benchmarks import Benchmark
     from pytest_rubrics.cluster.controller import Cluster
     from pytest_rubrics.config import LoadedJudge, LoadedModel, Member
@@ -334,7 +334,7 @@ class Wiring:
     def _address(self, config: EndpointConfig) -> str | dict[str, Any] | None:
         if config.serve is None:
             return effective_api_base(config.model, config.api_base)
-        from pytest_rubrics.answering.serving import identity
+        from pytest_rubrics.answering.serving.weights import identity
 
         return identity(config.serve, self.plan.workspace.root, self._servers)
 
@@ -361,7 +361,8 @@ class Wiring:
         return Wire(api_base, key, headers)
 
     def _lease(self, config: EndpointConfig) -> Wire:
-        from pytest_rubrics.answering.serving import ServingError, lease
+        from pytest_rubrics.answering.serving.leases import lease
+        from pytest_rubrics.answering.serving.settings import ServingError
 
         assert config.serve is not None
         try:

@@ -20,7 +20,9 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from pytest_rubrics.answering.serving import Lease, ServeConfig, ServingError, identity, lease
+from pytest_rubrics.answering.serving.leases import Lease, lease
+from pytest_rubrics.answering.serving.settings import ServeConfig, ServingError
+from pytest_rubrics.answering.serving.weights import identity
 from pytest_rubrics.answering.serving.settings import WeightsConfig
 from pytest_rubrics.answering.serving.weights import find
 from tests.support.agents import until
@@ -41,7 +43,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 HOLDER = """
 import signal, sys
 from pathlib import Path
-from pytest_rubrics.answering.serving import ServeConfig, lease
+from pytest_rubrics.answering.serving.leases import lease
+from pytest_rubrics.answering.serving.settings import ServeConfig
 signal.signal(signal.SIGINT, lambda *_: None)
 held = lease(ServeConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[2]))
 print(held.api_base, held.api_key, flush=True)
@@ -151,7 +154,7 @@ def test_a_block_that_cannot_be_meant_is_refused(block: dict[str, Any], expected
 
 def test_reading_the_block_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from pytest_rubrics.answering.serving import ServeConfig;"
+        "import sys; from pytest_rubrics.answering.serving.settings import ServeConfig;"
         "print({'xllamacpp', 'litellm', 'httpx', 'numpy'} & set(sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

@@ -52,6 +52,8 @@ class Request:
 
     def again(self, attempt: int, messages: Sequence[Message] | None = None) -> Request:
         """The same request as another attempt, perhaps with a note of what was wrong."""
+        if attempt == self.attempt and messages is None:
+            return self
         return replace(self, attempt=attempt, messages=self.messages if messages is None else messages)
 
     def _once(self, name: str, value: Callable[[], Mapping[str, Any]]) -> str:

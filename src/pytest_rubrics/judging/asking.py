@@ -130,15 +130,23 @@ class Asker:
         language: str,
         round_: Round,
     ) -> Asked[Reading]:
+        questions: dict[str, Request] = {}  # one for each form: each computes its key once
+
+        def question_in(form: ResponseFormat) -> Request:
+            name = form["type"] if form else "text"
+            if name not in questions:
+                questions[name] = self._request(messages, form, round_.repeat)
+            return questions[name]
+
         async def send(form: ResponseFormat) -> Asked[Reading]:
-            question = self._request(messages, form, round_.repeat)
+            question = question_in(form)
             asked = await self._until_read(question, read, language, round_)
             if round_.mend and asked.reading is None and asked.error is None:
                 asked = await self._until_read(question, read, language, replace(round_, anew=True))
             return asked
 
         def is_stored(form: ResponseFormat) -> bool:
-            return self.gateway.has_reply(self._request(messages, form, round_.repeat))
+            return self.gateway.has_reply(question_in(form))
 
         try:
             return await self.output.ask(schema, is_stored, send)

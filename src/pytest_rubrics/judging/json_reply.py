@@ -69,8 +69,11 @@ def parse(text: str) -> Json:
 
 
 def _exceeds(depth: int, value: Json) -> bool:
-    members = value if isinstance(value, list) else [member for _, member in value] if isinstance(value, Object) else []
-    return depth < 0 or any(_exceeds(depth - 1, member) for member in members)
+    members = [member for _, member in value] if isinstance(value, Object) else value
+    if not isinstance(members, list):
+        return depth < 0
+    nested = [member for member in members if isinstance(member, (list, Object))]
+    return depth < (1 if members else 0) or any(_exceeds(depth - 1, member) for member in nested)
 
 
 def _unwrap(text: str) -> str:

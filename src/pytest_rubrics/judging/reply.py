@@ -127,6 +127,7 @@ class _Ids:
 
     def __init__(self, expected: Sequence[str]) -> None:
         self._exact = set(expected)
+        self._resolved: dict[str, str | None] = {}  # every entry of a reply repeats the same few keys
         self._loose: defaultdict[str, set[str]] = defaultdict(set)
         for one in expected:
             self._loose[words.id_form(one) or one].add(one)
@@ -136,6 +137,13 @@ class _Ids:
 
     def resolve(self, raw: Json) -> str | None:
         """The expected id that is meant, or None where there is none or more than one."""
+        if not isinstance(raw, str):
+            return self._meant(raw)
+        if raw not in self._resolved:
+            self._resolved[raw] = self._meant(raw)
+        return self._resolved[raw]
+
+    def _meant(self, raw: Json) -> str | None:
         form = words.id_form(raw)
         if form is None:
             return None
