@@ -494,6 +494,7 @@ class TestLookAhead:
         self, many: Workspace, server: Provider, monkeypatch: pytest.MonkeyPatch, first: range
     ) -> None:
         monkeypatch.setattr("pytest_rubrics.engine.FINISHED_AHEAD", 3)
+        monkeypatch.setattr("pytest_rubrics.engine.KEPT", 3)
         with many.wired(many.plan(concurrency="4")) as wiring:
             made = []
             for block in (set(first), set(range(30)) - set(first)):

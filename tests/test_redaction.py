@@ -149,7 +149,8 @@ _spoiled = st.sampled_from(
         "AKIAabcdefghijklmnop1",
     ]
 )
-_text = st.lists(_spoiled | st.text(max_size=5) | st.sampled_from(["\n", "\\", "\\n", '"', "\t"]), max_size=4).map("".join)
+_joint = st.sampled_from(["\n", "\\", "\\n", '"', "\t"])
+_text = st.lists(_spoiled | st.text(max_size=5) | _joint, max_size=4).map("".join)
 _data = st.recursive(
     _text | st.integers() | st.none(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_text, inner, max_size=3),

@@ -21,10 +21,8 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_rubrics.answering.serving.leases import Lease, lease
-from pytest_rubrics.answering.serving.settings import ServeConfig, ServingError
-from pytest_rubrics.answering.serving.weights import identity
-from pytest_rubrics.answering.serving.settings import WeightsConfig
-from pytest_rubrics.answering.serving.weights import find
+from pytest_rubrics.answering.serving.settings import ServeConfig, ServingError, WeightsConfig
+from pytest_rubrics.answering.serving.weights import find, identity
 from tests.support.agents import until
 
 # A server as small as can be: its models are itself and a child process, by process id.
