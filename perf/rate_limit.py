@@ -1,7 +1,7 @@
 """How much of what a provider permits is used, and how many calls it refuses: real HTTP, real gateways, real minutes.
 
     python perf/rate_limit.py                 # every kind of limit, one process and two: about eleven minutes
-    python perf/rate_limit.py --quick         # one kind
+    python perf/rate_limit.py --only "sliding window, 5 a second"
     python perf/rate_limit.py --simulated 20  # the same on a simulated clock, 20 times each: about a minute
 
 The servers for one process run at the same time, each with clients of its own, then those for two. A figure that is
@@ -56,10 +56,8 @@ class Case:
     rpm: float = 0.0
 
 
-def cases(*, quick: bool) -> list[Case]:
+def cases() -> list[Case]:
     """What is measured."""
-    if quick:
-        return [Case("sliding window, 5 a second", RateLimit(5, 1.0))]
     found = []
     for processes in (1, 2):
         for words, kind in (
@@ -177,7 +175,7 @@ def simulate(case: Case, seconds: float, times: int) -> str:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one kind of limit")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the rows that begin so")
     parser.add_argument("--simulated", type=int, metavar="N", help="run each N times on a simulated clock instead")
     parser.add_argument("--seconds", type=float, default=330.0, help="length of the run")
     parser.add_argument("--client", nargs=6, help=argparse.SUPPRESS)
@@ -187,7 +185,7 @@ def main() -> None:
         asyncio.run(client(url, Path(folder), float(seconds), int(number), int(processes), float(rpm)))
     else:
         print(f"{'server':52} processes   used %  refused %", flush=True)
-        chosen = cases(quick=options.quick)
+        chosen = [case for case in cases() if case.name.startswith(options.only)]
         if options.simulated:
             for case in chosen:
                 print(simulate(case, options.seconds, options.simulated), flush=True)
