@@ -242,7 +242,7 @@ class Meter:
         # Where a short pause is enough, the provider takes nearly what was tried. Where it is long, a stock had been
         # used up, and only what it took from pause to pause counts.
         if pause - slack < self.took / 30:
-            self.limit = max(self.limit, self.reached)
+            self.limit = max(self.limit, min(self.reached, 1.5 * self.limit))
         else:
             self.limit = self.taken / (self.took - slack)
 
