@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +68,13 @@ class Measured:
     output: str
 
 
-def measure(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> Measured:
-    """Run a command to its end.
+def measure(
+    command: Sequence[str | Path],
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    watch: Callable[[int], None] = lambda process: None,
+) -> Measured:
+    """Run a command to its end; what is to watch it meanwhile is given its process id.
 
     Raises:
         SystemExit: It ended with a code that pytest does not use for finished runs (0 and 1).
@@ -77,6 +82,7 @@ def measure(command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | N
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         process = subprocess.Popen(command, cwd=cwd, env=env, stdout=output, stderr=subprocess.STDOUT)
+        watch(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.perf_counter() - began

@@ -1,15 +1,20 @@
 """Memory of the process that keeps the book, for runs of growing size with long answers.
 
 Run it as ``python perf/memory.py [--repeats 1 10 100] [-n WORKERS]``: 400 tasks, so many repeats, answers of 30 KB, a
-cold cache; 100 repeats are 40,000 grades and take some minutes. With workers the peak is that of the largest process,
-which may be a worker.
+cold cache; 100 repeats are 40,000 grades and take some minutes. The peaks are those that the kernel keeps of each
+process (``VmHWM``), read ten times a second: of the process that was started, which is the controller where there are
+workers, and of the largest worker.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import (
@@ -26,6 +31,37 @@ from harness import (
 
 TASKS = 400
 ANSWER = 30_000  # bytes
+LOOK_EVERY = 0.1  # seconds
+HEADER = ("grades", "peak MiB", "of the largest worker", "CPU, s", "wall, s")
+
+
+@dataclass(slots=True)
+class Peaks:
+    """Highest resident memory in MiB, of a process and of the largest of its children."""
+
+    own: float = 0.0
+    child: float = 0.0
+
+    def watch(self, process: int) -> None:
+        """Look at a process until it has ended."""
+        while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            self.own = max(self.own, _high_water(process))
+            self.child = max([self.child, *map(_high_water, _children(process))])
+            time.sleep(LOOK_EVERY)
+
+
+def _high_water(process: int) -> float:
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _children(process: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split()]
+    return []
 
 
 def run(repeats: int, workers: int) -> list[str]:
@@ -34,6 +70,7 @@ def run(repeats: int, workers: int) -> list[str]:
     Raises:
         SystemExit: Not every grade was answered once.
     """
+    peaks = Peaks()
     with tempfile.TemporaryDirectory() as name:
         data = write_tasks(Path(name, "data"), TASKS)
         with provider("--data", data, "--answer-bytes", str(ANSWER)) as url:
@@ -41,11 +78,12 @@ def run(repeats: int, workers: int) -> list[str]:
             named = ("--model", "model", "--judge", "judge", f"--source={data}", "--repeats", str(repeats))
             spread = ("-n", str(workers)) if workers else ()
             command = pytest_command(sys.executable, *named, *spread, "--concurrency", "64")
-            measured = measure(command, workspace, plain_environment())
+            measured = measure(command, workspace, plain_environment(), peaks.watch)
             seen = health(url)
     if seen["answer"] != repeats * TASKS:
         raise SystemExit(f"{seen['answer']} answers for {repeats * TASKS} grades:\n{measured.output}")
-    return [f"{repeats * TASKS:,}", f"{measured.peak:.0f}", f"{measured.cpu:.0f}", f"{measured.wall:.0f}"]
+    child = f"{peaks.child:.0f}" if workers else "-"
+    return [f"{repeats * TASKS:,}", f"{peaks.own:.0f}", child, f"{measured.cpu:.0f}", f"{measured.wall:.0f}"]
 
 
 def main() -> None:
@@ -56,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
     rows = [run(repeats, options.workers) for repeats in options.repeats]
-    print_table(f"{TASKS} tasks, answers of {ANSWER:,} bytes", ("grades", "peak MiB", "CPU, s", "wall, s"), rows)
+    print_table(f"{TASKS} tasks, answers of {ANSWER:,} bytes", HEADER, rows)
 
 
 if __name__ == "__main__":

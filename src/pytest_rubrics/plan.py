@@ -28,17 +28,21 @@ Templates = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One pytest item: one grade to make."""
+    """One pytest item: one grade to make.
+
+    Attributes:
+        task, model, repeat: What is graded.
+        id: The part of the item's id between brackets.
+    """
 
     task: Task
     model: str
     repeat: int
+    id: str = field(init=False, compare=False)
 
-    @property
-    def id(self) -> str:
-        """The part of the item's id between brackets."""
+    def __post_init__(self) -> None:
         suffix = f"-r{self.repeat}" if self.repeat > 1 else ""
-        return f"{self.model}-{self.task.subset}-{self.task.key}{suffix}"
+        object.__setattr__(self, "id", f"{self.model}-{self.task.subset}-{self.task.key}{suffix}")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -238,15 +239,22 @@ def _properties(grade: Grade) -> list[tuple[str, object]]:
     """Numbers and words for JUnit; what is unknown has none."""
     costs = list(grade.cost_usd.values())
     known = [cost for cost in costs if cost is not None]
-    properties = {
-        "state": grade.state,
-        "reason": grade.reason,
-        "passed": grade.passed,
+    words = {"state": grade.state, "reason": grade.reason, "passed": grade.passed}
+    numbers = {
         **(grade.metrics or {}),
         "cost_usd": sum(known) if len(known) == len(costs) else None,
         "spent_usd": grade.spent_usd,
     }
-    return [(name, value) for name, value in properties.items() if value is not None]
+    return [
+        *(_word(name, value) for name, value in words.items() if value is not None),
+        *((name, value) for name, value in numbers.items() if value is not None),
+    ]
+
+
+@cache
+def _word(name: str, value: object) -> tuple[str, object]:
+    """One object for all tests, which pytest keeps."""
+    return name, value
 
 
 def _seconds_called(grade: Mapping[str, Any]) -> float:
@@ -462,6 +470,7 @@ def _end(session: pytest.Session, state: Session) -> None:
     if state.workers is not None:
         state.workers.stop()
     message = state.wiring.close() if state.wiring is not None else None
+    state.wiring, state.indices = None, {}  # makes room for what the reports need
     if message:
         state.say(session.config, message)
     state.say_the_rest(session.config)

@@ -37,6 +37,7 @@ _SETTINGS = {
     "sqlite_synchronous": 1,
     "sqlite_auto_vacuum": 0,  # it would move pages at every deleted claim
     "sqlite_mmap_size": 0,  # a mapped file that is cut kills the process
+    "sqlite_cache_size": 2**10,  # pages of 4 KiB; the default would fill 32 MiB in each process that writes
     "disk_min_file_size": 2**15,
 }
 _INLINE, _FILE = 1, 3  # diskcache's modes for text: in the row, in a file of its own

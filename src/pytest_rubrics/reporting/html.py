@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,19 @@ def _write_page(page: Page, file: io.TextIOWrapper, inside: bool, beside: Path) 
     head, tail = _skeleton(inside)
     file.write(head)
     blocks = _Blocks(file if inside else None, beside)
-    index = _write_texts(page, blocks)
+    tasks, grades = _write_texts(page, blocks)
     said = {name: [row._asdict() for row in conclusions(page, name)] for name in page.benchmarks}
-    plain = {"version": __version__, "blocks": blocks.count, "inside": inside, **page.to_plain(), **index}
-    file.write(_data_block("data", {**plain, "conclusions": said}))
+    plain = {"version": __version__, "blocks": blocks.count, "inside": inside, **page.to_plain()}
+    data = {name: _dump(value) for name, value in {**plain, "tasks": tasks, "conclusions": said}.items()}
+    _write_data(file, {**data, "grades": f"[{','.join(grades)}]"})
     file.write(tail)
 
 
 @dataclass(slots=True)
 class _Blocks:
     """Writes blocks of texts into the page, or into files that call the page's function.
+
+    Texts are compressed as they come: a task may have a hundred long answers.
 
     Attributes:
         page: The page, where they stand inside it.
@@ -84,26 +88,37 @@ class _Blocks:
     page: io.TextIOWrapper | None
     folder: Path
     count: int = 0
-    _pending: dict[str, Any] = field(default_factory=dict)
+    _packed: bytearray = field(default_factory=bytearray)
+    _packer: Any = None
     _size: int = 0
+    _separator: str = ""
 
-    def add(self, task: int, texts: Mapping[str, Any]) -> int:
-        """Take the texts of a task; returns the number of its block."""
-        text = _dump(texts)
-        self._pending[str(task)] = text
-        self._size += len(text)
-        number = self.count
+    def begin(self, number: int, texts: Mapping[str, Any]) -> int:
+        """Begin a task with its own texts; returns the number of its block."""
+        if self._packer is None:
+            self._packer = zlib.compressobj(4)
+        self._put(f'{"," if self._size else "{"}"{number}":{{"task":{_dump(texts)},"grades":[')
+        self._separator = ""
+        return self.count
+
+    def add(self, texts: Mapping[str, Any]) -> None:
+        """Take the texts of a grade of the task."""
+        self._put(self._separator + _dump(texts))
+        self._separator = ","
+
+    def end(self) -> None:
+        """End the task."""
+        self._put("]}")
         if self._size >= BLOCK:
             self.flush()
-        return number
 
     def flush(self) -> None:
         """Write what was taken."""
-        if not self._pending:
+        if self._packer is None:
             return
-        text = "{" + ",".join(f'"{task}":{texts}' for task, texts in self._pending.items()) + "}"
-        packed = zlib.compress(visible(redact(text)).encode("utf-8", "replace"), 4)
-        block = base64.b64encode(packed).decode("ascii")
+        self._put("}")
+        self._packed += self._packer.flush()
+        block = base64.b64encode(self._packed).decode("ascii")
         if self.page is not None:
             self.page.write(f'<script type="text/plain" id="block-{self.count}">{block}</script>\n')
         else:
@@ -111,32 +126,37 @@ class _Blocks:
             path = self.folder / f"{self.count}.js"
             path.write_text(f'rubricsBlock({self.count},"{block}")\n', encoding="utf-8")
         self.count += 1
-        self._pending, self._size = {}, 0
+        self._packed, self._packer, self._size = bytearray(), None, 0
+
+    def _put(self, text: str) -> None:
+        self._size += len(text)
+        self._packed += self._packer.compress(visible(redact(text)).encode("utf-8", "replace"))
 
 
-def _write_texts(page: Page, blocks: _Blocks) -> dict[str, Any]:
-    """Write the texts task by task, and return the tables of tasks and grades."""
+def _write_texts(page: Page, blocks: _Blocks) -> tuple[list[dict[str, Any]], list[str]]:
+    """Write the texts task by task, and return the tables of tasks and of grades, the rows of the latter as JSON."""
     places = [_places(view.run) for view in page.views]
     unmade: list[dict[tuple[str, str], list[dict[str, Any]]]] = [defaultdict(list) for _ in page.views]
     for by_task, view in zip(unmade, page.views, strict=True):
         for grade in view.missing:
             by_task[grade.benchmark, grade.task_id].append(grade.to_record())
     columns = {name: number for number, name in enumerate(page.columns)}
-    tasks, grades = [], []
+    tasks: list[dict[str, Any]] = []
+    grades: list[str] = []
     with ExitStack() as stack:
         stored = [stack.enter_context(raw_replies(view.run)) for view in page.views]
         for number, (id_, record) in enumerate(page.tasks.items()):
-            texts: dict[str, Any] = {"task": _task_texts(record), "grades": []}
+            tasks.append({**task_row(record), "block": blocks.begin(number, _task_texts(record))})
             for n, view in enumerate(page.views):
-                for row in [*_read(view.run, places[n].get(id_, ())), *unmade[n].get(id_, ())]:
+                for row in chain(_read(view.run, places[n].get(id_, ())), unmade[n].get(id_, ())):
                     column = columns.get(ColumnName(n, row["benchmark"], row["model"], row["judge"]))
                     if column is not None:
-                        grades.append([number, column, *_grade_row(row)])
+                        grades.append(_dump([number, column, *_grade_row(row)]))
                         row["judge_replies"] = stored[n].of_judge(row) or None
-                        texts["grades"].append({"column": column, "repeat": row["repeat"], **_grade_texts(row)})
-            tasks.append({**task_row(record), "block": blocks.add(number, texts)})
+                        blocks.add({"column": column, "repeat": row["repeat"], **_grade_texts(row)})
+            blocks.end()
         blocks.flush()
-    return {"tasks": tasks, "grades": grades}
+    return tasks, grades
 
 
 def _places(run: Run) -> dict[tuple[str, str], list[int]]:
@@ -228,9 +248,13 @@ def _dump(value: Any) -> str:
         return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
 
 
-def _data_block(name: str, value: Any) -> str:
-    """Data inside a page: no text in it can end its element, or begin a comment."""
-    text = visible(redact(_dump(value)))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return f'<script type="application/json" id="{name}">{text}</script>\n'
+def _write_data(file: io.TextIOWrapper, values: Mapping[str, str]) -> None:
+    """Data inside a page, as JSON: no text in it can end its element, or begin a comment."""
+    separator = '<script type="application/json" id="data">{'
+    for name, value in values.items():
+        text = visible(redact(value))
+        for character in "<>&\u2028\u2029":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        file.write(f'{separator}"{name}":{text}')
+        separator = ","
+    file.write("}</script>\n")

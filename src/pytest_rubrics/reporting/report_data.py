@@ -38,7 +38,7 @@ class RunView:
     Attributes:
         run: The run.
         summary: Its ``summary.json``.
-        known: What it comes to, where that has been worked out already.
+        known: What it comes to, where it has just ended: every selected grade has its line.
     """
 
     run: Run
@@ -48,7 +48,7 @@ class RunView:
     @cached_property
     def missing(self) -> list[Grade]:
         """Selected grades that have no line, each as excluded."""
-        return missing_grades(self.run)
+        return missing_grades(self.run) if self.known is None else []
 
     @cached_property
     def evidence(self) -> Evidence:
