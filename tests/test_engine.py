@@ -12,6 +12,7 @@ from typing import Any
 import diskcache  # type: ignore[import-untyped]
 import pytest
 
+from pytest_rubrics.engine import Engine
 from pytest_rubrics.grades import Grade
 from pytest_rubrics.wiring import Seat
 from tests.support import faults
@@ -483,6 +484,27 @@ class TestLookAhead:
                 waiting.remove(index)
                 assert engine.grade(index, lambda: None).key == keys(30)[index]
             assert waiting == {4}
+
+    def test_the_loop_rests_while_nothing_arrives(
+        self, many: Workspace, server: Provider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks = 0
+        has_room = Engine._has_room
+
+        def counted(engine: Engine, index: int) -> bool:
+            nonlocal looks
+            looks += 1
+            return has_room(engine, index)
+
+        monkeypatch.setattr(Engine, "_has_room", counted)
+        server.pause()
+        with many.wired(many.plan(concurrency="2")) as wiring, ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(wiring.engine.first_finished, range(30), lambda: None)
+            server.wait_for(2)
+            time.sleep(0.3)
+            assert looks < 30
+            server.resume()
+            assert waiting.result(timeout=60) in range(30)
 
     def test_a_job_that_nobody_begins_is_named_when_all_others_are_done(self, workspace: Workspace) -> None:
         with workspace.wired(workspace.plan(), held_back=[1]) as wiring:

@@ -270,9 +270,9 @@ class Engine:
                         return ready
                     if not self._is_waiting and not self._running:
                         return next(iter(indices))  # nobody else begins it
-                self._any_will_do = ready is None
-                if self._any_will_do:
+                if ready is None and not self._any_will_do:
                     self._changed.set()
+                self._any_will_do = ready is None
                 self._news.clear()
                 await self._news.wait()
         finally:
