@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 Alternatives: TypeAlias = Sequence[Sequence[tuple[str, float]]]
@@ -59,7 +59,8 @@ class Reply:
 
     def to_row(self) -> dict[str, Any]:
         """The reply as plain JSON types."""
-        row = asdict(self)
+        row = _plain(self)
+        row["usage"] = _plain(self.usage)
         row["tool_calls"] = [dict(call) for call in self.tool_calls]
         row["logprobs"] = [[list(one) for one in alternatives] for alternatives in self.logprobs]
         return row if self.logprobs else {name: value for name, value in row.items() if name != "logprobs"}
@@ -74,3 +75,8 @@ class Reply:
         values["usage"] = Usage(**{f.name: int(usage.get(f.name) or 0) for f in fields(Usage)})
         values["logprobs"] = [[(token, p) for token, p in one] for one in values.get("logprobs") or ()]
         return cls(**values)
+
+
+def _plain(one: Reply | Usage) -> dict[str, Any]:
+    # Not asdict, which copies all that is inside: rows are only written.
+    return {f.name: getattr(one, f.name) for f in fields(one)}
