@@ -60,6 +60,13 @@ def rubrics(client: Client, *arguments: str) -> Runner:
     return run
 
 
+def plain_litellm(folder: Path, data: Path, url: str, concurrency: int) -> Measured:
+    """A script that only makes the calls: what LiteLLM needs in one process."""
+    script = Path(__file__).with_name("plain_litellm.py")
+    command = [sys.executable, "-W", "ignore", script, data, url, str(concurrency)]
+    return measure(list(map(str, command)), folder)
+
+
 def evalscope(python: str) -> Runner:
     """EvalScope on the same tasks, with the same server as model and judge."""
 
@@ -150,7 +157,9 @@ def main() -> None:
     parser.add_argument("--evalscope", metavar="PYTHON", help="an interpreter with evalscope==1.14.1")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    reference = {"evalscope 1.14.1": evalscope(options.evalscope)} if options.evalscope else {}
+    reference: dict[str, Runner] = {"a script with LiteLLM": plain_litellm}
+    if options.evalscope:
+        reference["evalscope 1.14.1"] = evalscope(options.evalscope)
     print(machine())
     with tempfile.TemporaryDirectory() as name:
         data = write_tasks(Path(name) / "data", TASKS)
