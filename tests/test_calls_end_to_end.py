@@ -54,7 +54,7 @@ def server() -> Iterator[Provider]:
 
 @pytest.fixture
 def workspace(tmp_path: Path, server: Provider) -> Workspace:
-    return Workspace(tmp_path, server, KEYS)
+    return Workspace(tmp_path, server, KEYS, client="litellm")
 
 
 def asked(server: Provider) -> set[str]:
@@ -163,7 +163,7 @@ def test_no_secret_gets_out(workspace: Workspace, server: Provider) -> None:
 
 def test_a_full_disk_stops_launching_and_loses_no_reply(tmp_path: Path) -> None:
     with Provider(answer_bytes=30_000) as server:
-        workspace = Workspace(tmp_path, server, keys(60))
+        workspace = Workspace(tmp_path, server, keys(60), client="litellm")
         workspace.add_to_conftest(SMALL_FILES)
         outcome = workspace.pytest("-n", "2", "--concurrency", "4")
         assert outcome.code == pytest.ExitCode.TESTS_FAILED, outcome.text

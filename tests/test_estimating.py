@@ -150,8 +150,7 @@ class TestLengths:
 class TestCosts:
     def test_nothing_costs_where_all_is_stored(self, workspace: Workspace) -> None:
         workspace.pytest()
-        workspace.imported_litellm()
-        workspace.model(price=None)
+        workspace.model(price=None, client="litellm")
         found = shown(workspace.pytest("--estimate"))
         assert found.calls("model local") == found.calls("judge local") == (0, 4)
         assert (found.total["cost"], found.total["most"]) == ("$0", "$0")
@@ -181,7 +180,7 @@ class TestCosts:
         assert "judge local: ? there is no upper bound, since max_tokens is not among the model's params" in found.text
 
     def test_an_unknown_price_is_said_with_how_to_name_it(self, workspace: Workspace) -> None:
-        workspace.model(price=None)
+        workspace.model(price=None, client="litellm")
         found = shown(workspace.pytest("--estimate"))
         assert found["model local"]["cost"] == found.total["cost"] == "?"
         assert found["judge local"]["cost"].startswith("$0.")
@@ -191,7 +190,7 @@ class TestCosts:
         )
 
     def test_a_price_of_litellm_is_found_without_a_network(self, workspace: Workspace) -> None:
-        workspace.model(model="openai/gpt-4o", price=None, api_base="http://127.0.0.1:9")
+        workspace.model(model="openai/gpt-4o", price=None, api_base="http://127.0.0.1:9", client="litellm")
         found = shown(workspace.pytest("--estimate", HTTPS_PROXY="http://127.0.0.1:9"))
         assert found["model local"]["cost"].startswith("$")
 

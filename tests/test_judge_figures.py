@@ -152,7 +152,7 @@ def test_the_verdicts_nearest_to_even_are_listed_and_give_a_soft_mean() -> None:
 def test_a_run_prints_what_the_members_of_its_panel_say(tmp_path: Path) -> None:
     with Provider() as server:
         workspace = Workspace(tmp_path, server, keys(4))
-        workspace.judge("a", model="openai/judge-gpt-5")
+        workspace.judge("a", model="openai/judge-gpt-5", client="litellm")
         workspace.judge("b", model="openai/judge-claude")
         workspace.model(model="openai/claude-opus")
         workspace._write("judges/local.yaml", '{"panel": ["a", "b"], "decide": "mean"}')

@@ -53,6 +53,9 @@ def test_two_runs_at_once_share_every_reply_and_a_third_one_calls_nobody(
     workspace: Workspace, tasks: list[Task], truth: Truth
 ) -> None:
     server = workspace.server
+    workspace.client = "litellm"
+    workspace.model()
+    workspace.judge()
     processes = {run: workspace.start(run=run) for run in ("first", "second")}
     outcomes = [workspace.finish(process, run) for run, process in processes.items()]
     assert (server.count("answer"), server.count("judge")) == (400, 400)

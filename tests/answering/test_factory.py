@@ -136,7 +136,7 @@ def test_faults_are_named(tmp_path: Path, text: str, fault: str) -> None:
 def test_pytest_runs_an_agent_on_a_benchmark(tmp_path: Path) -> None:
     script: Script = [tool_calls(("bash", {"command": "echo $((6 * 7))"})), "The advice is 42."]
     with Provider(script=script) as server:
-        places = Places(tmp_path, server, ["t001", "t002"])
+        places = Places(tmp_path, server, ["t001", "t002"], client="litellm")
         places.model(kind="agent", tools=["bash"])
         outcome = places.pytest()
         assert [record["answer"] for record in outcome.records] == ["The advice is 42."] * 2, outcome.text

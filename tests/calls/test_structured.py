@@ -30,7 +30,7 @@ def workspace(tmp_path: Path) -> Iterator[Open]:
         server = Provider(accepts=accepts, ignore_format=ignore_format, truth=TRUTH, answer_bytes=200)
         server.__enter__()
         servers.append(server)
-        workspace = Workspace(tmp_path, server, KEYS)
+        workspace = Workspace(tmp_path, server, KEYS, client="litellm")
         workspace.judge(**{"reply": "auto", **judge})
         return workspace
 

@@ -68,7 +68,7 @@ def test_says_nothing_where_the_token_cannot_be_told(given: Any, hit: bool) -> N
 @pytest.mark.parametrize("form", ["json_schema", "text"])
 def test_a_verdict_keeps_its_probability(tmp_path: Path, form: str) -> None:
     with Provider(criteria_truth=truth("r1", 1, 3)) as server:
-        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT})
+        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT}, client="litellm")
         workspace.judge(verdict="logprob", reply=form)
         grade = workspace.grade()
         replayed = workspace.grade()
@@ -86,7 +86,7 @@ def test_a_verdict_keeps_its_probability(tmp_path: Path, form: str) -> None:
 
 def test_fewer_alternatives_can_be_asked_for(tmp_path: Path) -> None:
     with Provider(criteria_truth=truth("r1", 1, 3)) as server:
-        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT})
+        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT}, client="litellm")
         workspace.judge(verdict="logprob", params={"top_logprobs": 5})
         workspace.grade()
         assert server.requests[-1].body["top_logprobs"] == 5
@@ -94,7 +94,7 @@ def test_fewer_alternatives_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_without_log_probabilities_the_verdict_stands(tmp_path: Path) -> None:
     with Provider(criteria_truth=truth("r1", 1, 3), logprobs=False) as server:
-        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT})
+        workspace = Research(tmp_path, server, [research_row()], {"r1": REPORT}, client="litellm")
         workspace.judge(verdict="logprob")
         grade = workspace.grade()
     assert grade.metrics == {"compliance_score": (5 - 2) / 8}
@@ -121,7 +121,7 @@ def test_a_local_server_gives_probabilities(tmp_path: Path) -> None:
     served = (package_data() / "judges" / "local.yaml").read_text(encoding="utf-8")
     settings = {**yaml.safe_load(served), "criteria_per_call": 1, "verdict": "logprob", "prompt": "judges/short.md"}
     with Provider() as server:
-        workspace = Research(tmp_path, server, [research_row(weights=[2.0, -1.0])], {"r1": REPORT})
+        workspace = Research(tmp_path, server, [research_row(weights=[2.0, -1.0])], {"r1": REPORT}, client="litellm")
         workspace._write("judges/local.yaml", json.dumps(settings))
         workspace._write("judges/short.md", "{{answer}}\nIs it so? {{criteria}}\nReply with JSON: verdict, score")
         grade = workspace.grade()

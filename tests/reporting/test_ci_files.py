@@ -81,6 +81,7 @@ class Checkout:
             settings = {
                 "model": f"openai/{Path(path).stem}",
                 "api_base": server.url,
+                "client": "openai",
                 "price": {"input": 1, "output": 2},
             }
             settings |= {"api_key": "${OPENAI_API_KEY}"}

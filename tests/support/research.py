@@ -26,12 +26,19 @@ class Research(Workspace):
         server: The provider, where the judge is.
         rows: The tasks, as published.
         answers: Task id to answer.
+        client: What calls the provider.
     """
 
     def __init__(
-        self, root: Path, server: Provider, rows: Sequence[Mapping[str, Any]], answers: Mapping[str, str]
+        self,
+        root: Path,
+        server: Provider,
+        rows: Sequence[Mapping[str, Any]],
+        answers: Mapping[str, str],
+        *,
+        client: str = "openai",
     ) -> None:
-        super().__init__(root, server)
+        super().__init__(root, server, client=client)
         self.data = write_jsonl(root / "data" / "processed_data.jsonl", rows)
         self.source = ["--source", str(self.data)]
         self.answers(answers)

@@ -75,11 +75,14 @@ class Workspace:
         root: The folder.
         server: The provider.
         keys: Keys of the tasks; the bundled sample serves where there are none.
+        client: What calls the provider. Importing LiteLLM takes longer than most runs here, so it is for tests to whose
+            point it belongs; ``tests/calls/test_clients.py`` shows that both do the same.
     """
 
-    def __init__(self, root: Path, server: Provider, keys: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, server: Provider, keys: Sequence[str] = (), *, client: str = "openai") -> None:
         self.root = root
         self.server = server
+        self.client = client
         self.cache = root / ".cache" / "replies"
         self._write("conftest.py", _CONFTEST)
         self._write("pytest.ini", _INI)
@@ -106,8 +109,9 @@ class Workspace:
         self._endpoint(f"judges/{name}.yaml", f"openai/judge-{name}", {"reply": "json_schema", **settings})
 
     def _endpoint(self, path: str, model: str, settings: Mapping[str, Any]) -> None:
-        quick = {"model": model, "api_base": self.server.url, "timeout": 20, "retry_for": 5, "price": _PRICE}
-        self._write(path, json.dumps({**quick, **settings}))  # JSON is YAML
+        own = {"model": model, "api_base": self.server.url, "client": self.client}
+        quick = {"timeout": 20, "retry_for": 5, "price": _PRICE}
+        self._write(path, json.dumps({**own, **quick, **settings}))  # JSON is YAML
 
     def _write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
