@@ -30,6 +30,15 @@ def pytest_terminal_summary(terminalreporter):
         json.dump(kept, file)
 
 
+def pytest_sessionfinish(session):
+    worker = getattr(session.config, "workerinput", {}).get("workerid")
+    if worker:
+        stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
+        kept = [[report.when, hasattr(report, "rubrics")] for reports in stats.values() for report in reports]
+        with open(f"kept-by-{worker}.json", "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+
+
 def pytest_runtest_teardown(item):
     print("torn down", item.name)
 """
@@ -99,6 +108,18 @@ class TestKeptReports:
         outcome, _ = run(workspace, "--durations=0", "--durations-min=0", *workers)
         for when in ("setup", "call", "teardown"):
             assert outcome.text.count(f"s {when} ") == COUNT
+
+
+def test_workers_let_go_of_grades_that_they_have_sent(workspace: Workspace) -> None:
+    run(workspace, "-n", "2")
+    kept = [
+        report
+        for file in workspace.root.glob("kept-by-*.json")
+        for report in json.loads(file.read_text(encoding="utf-8"))
+    ]
+    assert len([when for when, _ in kept if when == "call"]) == COUNT
+    assert "setup" not in [when for when, _ in kept]
+    assert not any(has_grade for _, has_grade in kept)
 
 
 def score(report: dict[str, Any]) -> float:

@@ -18,7 +18,8 @@ class KeptReports:
     All failures are shown, and kept as they are, if the user asked for them with ``-rf`` or ``-v``.
 
     Attributes:
-        reporter: Pytest's terminal, which keeps every report in its ``stats``.
+        reporter: Pytest's terminal, which keeps every report in its ``stats``; that of a worker does so too. None where
+            there is none.
         options: Pytest's options.
     """
 
@@ -34,6 +35,7 @@ class KeptReports:
             report: The report of a grade.
             score: What the grade was worth: the lowest are the worst.
         """
+        vars(report).pop("rubrics", None)  # the grade, with its answer
         if report.passed and report.when != "call":
             self._forget(report)
         for category in _LETTERS:
@@ -75,7 +77,7 @@ class KeptReports:
             hidden.longrepr = str(hidden.longrepr)  # a quarter of what pytest needs to show it in colours
 
     def _is_last(self, report: pytest.TestReport, category: str) -> bool:
-        kept = self.reporter.stats.get(category)
+        kept = self.reporter.stats.get(category, []) if self.reporter else []
         return bool(kept) and kept[-1] is report
 
     def _asked_for(self, category: str) -> bool:

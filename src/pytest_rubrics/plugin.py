@@ -92,6 +92,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             from pytest_rubrics.distributing import check_settings
 
             check_settings(told(session.config), plan)
+        from pytest_rubrics.kept_reports import KeptReports
+
+        kept = KeptReports(session.config.pluginmanager.get_plugin("terminalreporter"), session.config.option)
+        session.config.pluginmanager.register(WorkerHooks(state, kept), "rubrics-worker")
     else:
         from pytest_rubrics.recorder import Recorder
         from pytest_rubrics.records import RunWriter
@@ -354,18 +358,39 @@ class InterruptHook:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerHooks:
+    """Hooks of a worker.
+
+    Attributes:
+        state: The session.
+        kept: What the worker's terminal keeps of the reports, though it shows nothing.
+    """
+
+    state: Session
+    kept: KeptReports
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        """Make a report small once it is on its way to the controller."""
+        result = yield
+        if report.nodeid in self.state.indices:
+            self.kept.take(report, 0.0)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerHooks:
     """Hooks of the controller that are given neither session nor config; registered once items are selected.
 
     Attributes:
         recorder: The book of the run.
         progress: The progress line.
-        kept: What the terminal keeps of the reports; None where there is no terminal.
+        kept: What the terminal keeps of the reports.
     """
 
     recorder: Recorder
     progress: ProgressLine
-    kept: KeptReports | None
+    kept: KeptReports
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
@@ -375,9 +400,7 @@ class ControllerHooks:
         self._take(report)
         grade = self.recorder.open.get(report.nodeid)
         result = yield
-        vars(report).pop("rubrics", None)
-        if self.kept is not None:
-            self.kept.take(report, (grade and grade.score) or 0.0)
+        self.kept.take(report, (grade and grade.score) or 0.0)
         return result
 
     def _take(self, report: pytest.TestReport) -> None:
@@ -456,7 +479,7 @@ def _select(config: pytest.Config, state: Session, nodeids: list[str]) -> None:
         reporter.rewrite(line[: reporter._tw.fullwidth - 1], erase=True)
 
     state.progress = ProgressLine(len(selected), live, rewrite, lambda line: write_lines(config, [f"rubrics: {line}"]))
-    state.kept = KeptReports(reporter, config.option) if reporter else None
+    state.kept = KeptReports(reporter, config.option)
     hooks = ControllerHooks(state.recorder, state.progress, state.kept)
     config.pluginmanager.register(hooks, "rubrics-controller")
 

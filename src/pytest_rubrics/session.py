@@ -35,7 +35,7 @@ class Session:
         wiring: The running parts of this process; None until the run loop starts.
         indices: Job of each item, by node id.
         progress: The progress line; None in a worker.
-        kept: What the terminal keeps of the reports; None in a worker, and where there is no terminal.
+        kept: What the terminal keeps of the reports; None in a worker.
         verdict: The gate's sentence, printed last.
         hidden: What is not shown of the failures.
         report: Where the report is.
