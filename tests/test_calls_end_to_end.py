@@ -173,7 +173,7 @@ def test_a_full_disk_stops_launching_and_loses_no_reply(tmp_path: Path) -> None:
         assert server.count("answer") < 60
 
         spilled = [Path(name) for name in re.findall(r"rubrics cache import (\S+)", outcome.text)]
-        assert len(spilled) == 2  # one of each worker
+        assert 1 <= len(spilled) <= 2  # a worker that met the full disk before a call has none
         rows = [json.loads(line) for path in spilled for line in path.read_text(encoding="utf-8").splitlines()]
         assert any(isinstance(row["value"], dict) and row["value"].get("content") for row in rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_workers_that_collect_different_items_run_none(workspace: Workspace) -> 
     )
     outcome = workspace.pytest("-n", "2")
     assert outcome.code == 1, outcome.text
-    assert "Worker gw1 collected other items than the first: 1 are missing" in outcome.text
+    # Either may have been the first.
+    other = r"Worker (gw1 collected other items than the first: 1 are missing|gw0 .* \[\], 1 are more)"
+    assert re.search(other, outcome.text), outcome.text
     assert not (workspace.root / "ran.log").exists()
     assert calls(workspace) == (0, 0)
