@@ -397,6 +397,7 @@ class TestLookAhead:
     def test_workers_share_the_limit(self, many: Workspace, workers: int, concurrency: int) -> None:
         with Provider(latency=0.02, answer_bytes=200) as slow:
             many.server = slow
+            many.client = "openai"  # a background task of LiteLLM wanders from loop to loop where a process has several
             many.model(max_concurrency=4)
             many.judge()
             slow.faults.add(
