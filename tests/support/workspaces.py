@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pytest_rubrics.options import RunConfig, read_options
 from pytest_rubrics.plan import Plan, make_plan
 from pytest_rubrics.wiring import Seat, Wiring, wire
 from pytest_rubrics.workspace import Workspace as Places
+from tests.support.environments import neutral_environment
 from tests.support.provider import Provider
 
 BENCHMARK = "one_million_bench"
@@ -124,7 +124,7 @@ class Workspace:
         return subprocess.Popen(
             [sys.executable, "-m", "pytest", f"--run-dir={run}", *source, *arguments],
             cwd=self.root,
-            env={**_environment(), **variables},
+            env=neutral_environment(**variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -264,11 +264,6 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came about"
         time.sleep(0.02)
-
-
-def _environment() -> dict[str, str]:
-    foreign = ("PYTEST", "RUBRICS_", "OPENAI_", "LITELLM_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
 
 
 def _unexpected(sentence: str) -> None:
