@@ -57,6 +57,7 @@ class Endpoint:
         send: How it is asked, where that is the business of no client; what it costs is then unknown.
         pacer: When a call may start; it knows the provider's limits.
         gate: Passed one at a time while there is a pace.
+        places: For calls in flight, and for some that are made ready to follow them.
         in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
         closed: Why it is not called any more, or None.
         has_replies: Whether the row that says so has been stored.
@@ -79,10 +80,14 @@ class Endpoint:
     rate_limited: int = 0
     closed: CallError | None = None
     has_replies: bool = False
+    places: LocalSlots = field(init=False)
     _wire: Wire | None = None
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _last_success: float = 0.0
     _down: bool = False
+
+    def __post_init__(self) -> None:
+        self.places = LocalSlots(self.width + min(slots.ahead for slots in self.slots), lambda: None)
 
     @property
     def identity(self) -> str:
@@ -97,8 +102,8 @@ class Endpoint:
 
     @property
     def idle(self) -> int:
-        """Calls that could start at once, less those that wait for their turn in the pace."""
-        return min(slots.idle for slots in self.slots) - (1 - self.gate.idle)
+        """Calls that could be made ready at once, less those that wait for their turn in the pace."""
+        return min(slots.idle + slots.ahead for slots in self.slots) - (1 - self.gate.idle)
 
     @property
     def width(self) -> int:
@@ -148,32 +153,44 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Launch:
-    """The way of one call onto the wire: its turn in the pace, and a slot of every limit.
+    """The way of one call onto the wire: a place among those that are made ready, its turn in the pace, and slots.
 
-    Neither is held while it waits for the other.
+    Of the pace and the slots neither is held while the call waits for the other.
 
     Attributes:
         endpoint: Whom it calls.
         turn: Its place in the queues.
         tokens: How many it will use, as far as one can tell.
+        started: When it last got its slots, by the monotonic clock.
+        again_at: When it wants to start again.
+        queued: Seconds for which it last waited for its slots, longer than it wanted.
     """
 
     endpoint: Endpoint
     turn: Turn
     tokens: float
+    started: float = 0.0
+    again_at: float = 0.0
+    queued: float = 0.0
+    _place: AsyncExitStack = field(default_factory=AsyncExitStack)
     _slots: AsyncExitStack | None = None
-    _started: float | None = None
     _is_sent: bool = False
 
     async def __aenter__(self) -> Launch:
-        await self.take()
+        await self._place.enter_async_context(self.endpoint.places.slot(self.turn))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.leave()
+        await self._place.aclose()
 
     async def take(self) -> None:
         """Wait until the call may start."""
+        since = max(time.monotonic(), self.again_at)
+        await self._take()
+        self.queued = max(0.0, time.monotonic() - since)
+
+    async def _take(self) -> None:
         gate, pacer = self.endpoint.gate, self.endpoint.pacer
         if gate.held == 0 and not pacer.wait() and await self._start():
             return
@@ -192,7 +209,7 @@ class Launch:
                 await slots.enter_async_context(one.slot(self.turn))
             if not self.endpoint.pacer.take(self.tokens, alone=self.endpoint.in_flight == 0):
                 return False
-            self._started, self._is_sent = time.monotonic(), False
+            self.started, self._is_sent = time.monotonic(), False
             self.endpoint.in_flight += 1
             self._slots = slots.pop_all()
             return True
@@ -214,7 +231,7 @@ class Launch:
     def answered(self, reply: Reply, headers: Mapping[str, str]) -> None:
         """The provider answered."""
         used = reply.usage.input_tokens + reply.usage.output_tokens
-        self.endpoint.pacer.answered(self._started or 0.0, self.tokens, used, headers)
+        self.endpoint.pacer.answered(self.started, self.tokens, used, headers)
 
     def refused(self, error: ProviderError) -> float:
         """The provider asked to slow down: everybody waits.
@@ -226,7 +243,7 @@ class Launch:
         wait = error.retry_after
         if wait is not None and wait > self.endpoint.patience:
             return wait  # longer than anybody waits: let the others see for themselves
-        return self.endpoint.pacer.refused(self._started or 0.0, self.tokens, error)
+        return self.endpoint.pacer.refused(self.started, self.tokens, error)
 
 
 def reply_row(model: str, address: str | Mapping[str, Any] | None) -> str:

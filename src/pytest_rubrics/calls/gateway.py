@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import Callable
@@ -148,7 +149,7 @@ class Gateway:
                         no_room = error
                     finally:
                         await asyncio.shield(self.store.release(key))  # nothing to do where the reply was stored
-            # Neither slot nor claim is held while waiting.
+            # Neither place nor claim is held while waiting.
             if no_room is not None:
                 await self.budget.change(no_room.seen, patience=2 * endpoint.timeout + endpoint.retry_for)
             else:
@@ -218,8 +219,8 @@ class Gateway:
             await asyncio.shield(self.budget.settle(reserved, cost))
 
     async def _try_until_done(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
-        began = time.monotonic()
-        deadline = began + endpoint.patience
+        deadline = time.monotonic() + endpoint.patience
+        began = math.inf
         tries = 0
         while True:
             try:
@@ -228,9 +229,11 @@ class Gateway:
                 return reply
             except ProviderError as error:
                 tries += 1
+                began = min(began, launch.started)
+                deadline += launch.queued  # time in a queue is not time of trying
                 delay = launch.refused(error) if error.rate_limited else _delay(error, tries)
-                again_at = time.monotonic() + delay
-                if not self._worth_another(error, endpoint, tries, again_at - deadline):
+                launch.again_at = time.monotonic() + delay
+                if not self._worth_another(error, endpoint, tries, launch.again_at - deadline):
                     if error.transient and not error.rate_limited:  # any other refusal is a sign of life
                         endpoint.gave_up(since=began)
                     raise _final(error, endpoint, tries) from error
@@ -238,9 +241,6 @@ class Gateway:
             await launch.leave()  # a slot is never held while waiting
             if must_sleep:
                 await asyncio.sleep(delay)
-            await launch.take()
-            deadline += max(0.0, time.monotonic() - again_at)  # time in a queue is not time of trying
-            self._check(endpoint)
 
     @staticmethod
     def _worth_another(error: ProviderError, endpoint: Endpoint, tries: int, late_by: float) -> bool:
@@ -249,8 +249,11 @@ class Gateway:
         return error.rate_limited or (tries < MAX_TRIES and not endpoint.down)
 
     async def _send(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
-        launch.sent()
+        from pytest_rubrics.calls.wire import Crossing
+
+        crossing = Crossing(launch, lambda: self._check(endpoint), endpoint.timeout)
         if endpoint.send is not None:
+            await crossing.enter()
             return await endpoint.send(request)
         from pytest_rubrics.calls.transport import send
 
@@ -263,6 +266,7 @@ class Gateway:
                 headers=wire.headers,
                 timeout=endpoint.timeout,
                 client=endpoint.client,
+                crossing=crossing,
             )
             launch.answered(received.reply, received.headers)
             return received.reply

@@ -28,6 +28,10 @@ class Slots(Protocol):
     def idle(self) -> int:
         """Free slots that nobody waits for."""
 
+    @property
+    def ahead(self) -> int:
+        """Calls that are made ready while all slots are held."""
+
     def slot(self, turn: Turn) -> AbstractAsyncContextManager[None]:
         """Hold a slot for the length of a block."""
 
@@ -45,6 +49,11 @@ class LocalSlots:
     def idle(self) -> int:
         """Free slots that nobody waits for."""
         return self.count - self._held - len(self._waiting)
+
+    @property
+    def ahead(self) -> int:
+        """Calls that are made ready while all slots are held."""
+        return max(1, self.count // 2)
 
     @property
     def held(self) -> int:
@@ -103,6 +112,11 @@ class SharedSlots:
     @property
     def idle(self) -> int:
         """Never any: without a slot of its own a process only works on what its tests wait for."""
+        return 0
+
+    @property
+    def ahead(self) -> int:
+        """None: see `idle`."""
         return 0
 
     @asynccontextmanager

@@ -9,11 +9,14 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.long_lived import long_lived
 from pytest_rubrics.quiet import put_filter_first
+
+if TYPE_CHECKING:
+    from pytest_rubrics.calls.litellm_session import CrossingSession
 
 CONNECTIONS = 100_000
 
@@ -37,6 +40,19 @@ def load_litellm() -> Any:
     # The import has put filters back that were those of some test by then.
     put_filter_first(threading.current_thread().name)
     return litellm
+
+
+@cache
+def _session() -> CrossingSession | None:
+    """The session that LiteLLM uses for the models of `crosses_by_itself`, or None."""
+    from pytest_rubrics.calls.litellm_session import install
+
+    return install(load_litellm())
+
+
+def crosses_by_itself(model: str) -> bool:
+    """Whether a call to a model enters its crossing in our HTTP session; of others LiteLLM shows no such moment."""
+    return model.startswith("openai/") and _session() is not None
 
 
 async def complete(
@@ -93,6 +109,8 @@ async def close() -> None:
     if load_litellm.cache_info().currsize == 0:
         return
     with suppress(Exception):  # they end with the process at the latest
+        if session := _session():
+            await session.aclose()
         cache = load_litellm().in_memory_llm_clients_cache
         ending = cache.update_cache_key_with_event_loop("")
         for key in [key for key in cache.cache_dict if key.endswith(ending)]:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_rubrics.calls.errors import ProviderError, refusal, with_code
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.calls.wire import Crossing
 from pytest_rubrics.long_lived import long_lived
 
 if TYPE_CHECKING:
@@ -33,13 +34,19 @@ def load() -> None:
 
 
 async def complete(
-    request: Request, api_base: str | None, api_key: str | None, headers: Mapping[str, str]
+    request: Request,
+    api_base: str | None,
+    api_key: str | None,
+    headers: Mapping[str, str],
+    crossing: Crossing | None = None,
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Ask once; see `pytest_rubrics.calls.transport.send`."""
     import httpx2
     import openai
 
     try:
+        if crossing:
+            await crossing.enter()
         # Asked this way, the SDK builds no objects of its own for request and reply, which cost more than all the rest.
         response = await _client(api_base, api_key).post(
             "/chat/completions",
@@ -47,6 +54,8 @@ async def complete(
             body=body(request),
             options={"headers": dict(headers), "timeout": None},  # the caller's limit holds for the whole call
         )
+        if crossing:
+            await crossing.leave()
     except openai.APIConnectionError as error:
         raise ProviderError(f"the connection failed: {error.__cause__ or error}", transient=True) from error
     except openai.APIStatusError as error:

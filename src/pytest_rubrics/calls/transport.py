@@ -14,6 +14,7 @@ from pytest_rubrics.calls.endpoint import Client
 from pytest_rubrics.calls.errors import ProviderError, classify
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.calls.wire import Crossing, current
 
 
 class Received(NamedTuple):
@@ -36,6 +37,7 @@ async def send(
     headers: Mapping[str, str],
     timeout: float,  # noqa: ASYNC109
     client: Client = "litellm",
+    crossing: Crossing | None = None,
 ) -> Received:
     """Ask once.
 
@@ -46,9 +48,11 @@ async def send(
         headers: Extra HTTP headers.
         timeout: Seconds for the whole call; the HTTP client's own limits hold for single reads only.
         client: The library that makes the call.
+        crossing: Where it waits for its slot, if it needs one; the time begins when it has it.
 
     Raises:
         ProviderError: The try failed.
+        CallError: No call may start any more.
     """
     if client == "openai":
         openai_client.load()
@@ -56,17 +60,28 @@ async def send(
         litellm_client.load_litellm()
     started = time.perf_counter()
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(None if crossing else timeout) as limit:
+            if crossing:
+                crossing.limit = limit
             if client == "openai":
-                response, received_headers = await openai_client.complete(request, api_base, api_key, headers)
+                response, received_headers = await openai_client.complete(request, api_base, api_key, headers, crossing)
             else:
+                if crossing and not litellm_client.crosses_by_itself(request.model):
+                    await crossing.enter()
+                    current.set(None)
+                else:
+                    current.set(crossing)
                 response, received_headers = await litellm_client.complete(request, api_base, api_key, headers, timeout)
+        if crossing and crossing.sent_at:
+            started = crossing.sent_at
         return Received(read_completion(response, time.perf_counter() - started), received_headers)
     except TimeoutError as error:
         raise ProviderError(f"no reply within {timeout:g} s", status=408, transient=True) from error
     except (asyncio.CancelledError, ProviderError):
         raise
     except Exception as error:
+        if crossing and crossing.refusal:
+            raise crossing.refusal from None
         raise classify(error) from error
 
 

@@ -81,6 +81,11 @@ class RemoteSlots:
         """Not known here; the controller looks ahead, a worker does not."""
         return 0
 
+    @property
+    def ahead(self) -> int:
+        """None: see `idle`."""
+        return 0
+
     @asynccontextmanager
     async def slot(self, turn: Turn) -> AsyncIterator[None]:
         """Hold a slot for the length of a block."""

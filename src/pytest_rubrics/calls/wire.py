@@ -1,0 +1,65 @@
+"""Where a request meets the wire: ready to be sent it waits for its slot, and gives it back when the reply has come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from pytest_rubrics.calls.endpoint import Launch
+from pytest_rubrics.calls.errors import CallError
+
+STEPS_ASIDE = 3  # turns of the loop in which whoever was given the slot wakes, finds a connection and sends
+
+
+@dataclass(slots=True)
+class Crossing:
+    """One try of a call on the wire.
+
+    Clients need CPU before and after the exchange, and a slot that is held meanwhile is one that nobody uses. What went
+    wrong is another matter: then the slot is kept until the gateway knows whether all others have to wait.
+
+    Attributes:
+        launch: Its slots.
+        check: Raises CallError when no call may start any more.
+        timeout: Seconds for the exchange and the reading of the reply.
+        limit: Where these are counted, or None.
+        refusal: Why the request was not sent, or None; clients wrap errors that they do not know.
+        sent_at: When it was sent, by `time.perf_counter`, or None.
+    """
+
+    launch: Launch
+    check: Callable[[], None]
+    timeout: float
+    limit: asyncio.Timeout | None = None
+    refusal: CallError | None = None
+    sent_at: float | None = None
+
+    async def enter(self) -> None:
+        """Wait for a slot; to be called when the request is ready.
+
+        Raises:
+            CallError: No call may start any more.
+        """
+        try:
+            await self.launch.take()
+            self.check()
+        except CallError as error:
+            self.refusal = error
+            raise
+        self.launch.sent()
+        self.sent_at = time.perf_counter()
+        if self.limit is not None:
+            self.limit.reschedule(asyncio.get_running_loop().time() + self.timeout)
+
+    async def leave(self) -> None:
+        """Give the slot back, and let others send; to be called when all of a good reply has come."""
+        await self.launch.leave()
+        for _ in range(STEPS_ASIDE):
+            await asyncio.sleep(0)
+
+
+# That of the running call, for HTTP sessions which a client uses on its own.
+current: ContextVar[Crossing | None] = ContextVar("current", default=None)
