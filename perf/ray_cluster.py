@@ -60,7 +60,7 @@ def _run_and_kill(
         arguments += ["--limit", str(options.tasks // 10)]  # of each of the 10 subsets
     process = workspace.start(*arguments, **cluster.variables)
     until(lambda: server.count() >= options.tasks and len(calls_by_node(server, status=None)) == 2, seconds=600)
-    hold(server, options.concurrency, options.latency)  # so that it is known what is in flight
+    hold(server, options.concurrency, options.latency, DEAD)  # so that it is known what is in flight
     in_flight = calls_by_node(server, status=None)[DEAD]
     cluster.kill(DEAD)
     killed = time.monotonic()

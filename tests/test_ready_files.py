@@ -13,7 +13,7 @@ from pytest_rubrics.calls.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.calls.structured import response_format
-from pytest_rubrics.calls.transport import send
+from pytest_rubrics.calls.transport import close_clients, send
 from pytest_rubrics.config import EndpointConfig, load_judge, load_model
 from pytest_rubrics.judging.schemas import sheet_schema
 from pytest_rubrics.workspace import Workspace, package_data
@@ -93,8 +93,15 @@ def ask(config: EndpointConfig, form: Mapping[str, Any] | None) -> Reply:
         response_format=form,
     )
     assert isinstance(request.address, str)
-    key = config.api_key.resolve() if config.api_key else None
-    return asyncio.run(send(request, api_base=request.address, api_key=key, headers={}, timeout=60)).reply
+    address, key = request.address, config.api_key.resolve() if config.api_key else None
+
+    async def once() -> Reply:
+        try:
+            return (await send(request, api_base=address, api_key=key, headers={}, timeout=60)).reply
+        finally:
+            await close_clients()
+
+    return asyncio.run(once())
 
 
 def check(server: Provider, config: EndpointConfig) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ def check_money(workspace: Workspace, outcome: Outcome) -> None:
 def test_a_node_that_is_killed_loses_nothing(two_nodes: RayCluster, workspace: Workspace, server: Provider) -> None:
     process = workspace.start(*ON_RAY, "--max-cost", "1", **two_nodes.variables)
     wait_for_both(process, server)
-    hold(server, CONCURRENCY, LATENCY)
+    hold(server, CONCURRENCY, LATENCY, "second")
     in_flight = calls_by_node(server, status=None)["second"]
     two_nodes.kill("second")
     server.resume()
@@ -129,7 +129,7 @@ def test_replies_that_do_not_reach_the_store_are_kept_by_their_workers(
 ) -> None:
     process = workspace.start(*ON_RAY, **two_nodes.variables)
     wait_for_both(process, server)
-    hold(server, CONCURRENCY, LATENCY)
+    hold(server, CONCURRENCY, LATENCY, "second")
     (store,) = two_nodes.actors("Replies")
     os.kill(store, signal.SIGKILL)
     until(lambda: not two_nodes.actors("Replies"))

@@ -22,6 +22,7 @@ from pytest_rubrics.calls.cache import ReplyStore
 from pytest_rubrics.calls.endpoint import Endpoint, Wire
 from pytest_rubrics.calls.gateway import CacheMode, Gateway
 from pytest_rubrics.calls.limits import LocalSlots, Turn
+from pytest_rubrics.calls.transport import close_clients
 from pytest_rubrics.tasks import Criterion, Language, Task
 from tests.support.stores import opened
 
@@ -84,7 +85,10 @@ def answers(agent: AgentAnswerer, tasks: Sequence[Task], *, repeat: int = 1, ane
 
     async def run() -> list[Answer]:
         waiting = [agent.answer(each, repeat, Turn(rank), anew=anew) for rank, each in enumerate(tasks)]
-        return await asyncio.gather(*waiting)
+        try:
+            return await asyncio.gather(*waiting)
+        finally:
+            await close_clients()
 
     return asyncio.run(run())
 

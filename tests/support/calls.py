@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_rubrics.calls.cache import ReplyStore
-from pytest_rubrics.calls.endpoint import Endpoint, Wire
+from pytest_rubrics.calls.endpoint import Client, Endpoint, Wire
 from pytest_rubrics.calls.gateway import Gateway
 from pytest_rubrics.calls.limits import LocalSlots, Turn
 from pytest_rubrics.calls.pacing import Pacer
@@ -77,7 +77,7 @@ class Caller:
         timeout, retry_for: Of the endpoint, in seconds.
         price: Of the endpoint.
         settings: Of the gateway.
-        pacer: Of the endpoint.
+        pacer, client: Of the endpoint.
     """
 
     server: Provider
@@ -89,6 +89,7 @@ class Caller:
     model: str = "openai/model"
     settings: dict[str, Any] = field(default_factory=dict)
     pacer: Pacer = field(default_factory=Pacer)
+    client: Client = "litellm"
 
     def __post_init__(self) -> None:
         self.gateway = Gateway(**{"store": self.store, "run": "run", "started_at": STARTED_AT, **self.settings})
@@ -106,6 +107,7 @@ class Caller:
             slots=[LocalSlots(self.slots, lambda: None)],
             price=self.price or Price(1.0, 2.0),
             pacer=self.pacer,
+            client=self.client,
         )
 
     def request(self, text: str = "a question", **fields: Any) -> Request:

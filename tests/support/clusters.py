@@ -129,11 +129,19 @@ def ray_cluster(folder: Path, *nodes: str) -> Iterator[RayCluster]:
         cluster.stop()
 
 
-def hold(server: Provider, calls: int, latency: float) -> None:
-    """Hold all replies back, and return when so many calls are in flight and those before them are stored."""
-    server.pause()
-    time.sleep(latency + 1)
-    until(lambda: server.in_flight == calls)
+def hold(server: Provider, calls: int, latency: float, node: str) -> None:
+    """Hold all replies back, and return when so many calls are in flight, one of a node's among them.
+
+    Replies before them are stored by then.
+    """
+    while True:
+        server.pause()
+        time.sleep(latency + 1)
+        until(lambda: server.in_flight == calls)
+        if calls_by_node(server, status=None)[node]:
+            return
+        server.resume()
+        until(lambda: server.in_flight < calls)
 
 
 def calls_by_node(server: Provider, *, kind: str | None = None, **status: int | None) -> Counter[str]:

@@ -58,7 +58,8 @@ class Endpoint:
         pacer: When a call may start; it knows the provider's limits.
         gate: Passed one at a time while there is a pace.
         places: For calls in flight, and for some that are made ready to follow them.
-        in_flight, rate_limited: Calls on the wire now, and replies of status 429 so far.
+        in_flight: Calls on the wire, and those whose replies have not been stored.
+        rate_limited: Replies of status 429 so far.
         closed: Why it is not called any more, or None.
         has_replies: Whether the row that says so has been stored.
     """
@@ -173,7 +174,8 @@ class Launch:
     again_at: float = 0.0
     queued: float = 0.0
     _place: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _slots: AsyncExitStack | None = None
+    _slots: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _is_in_flight: bool = False
     _is_sent: bool = False
 
     async def __aenter__(self) -> Launch:
@@ -210,19 +212,24 @@ class Launch:
             if not self.endpoint.pacer.take(self.tokens, alone=self.endpoint.in_flight == 0):
                 return False
             self.started, self._is_sent = time.monotonic(), False
-            self.endpoint.in_flight += 1
+            self.endpoint.in_flight += not self._is_in_flight
+            self._is_in_flight = True
             self._slots = slots.pop_all()
             return True
 
+    async def free_slots(self) -> None:
+        """Let another call have the slots; this one still counts as in flight."""
+        await self._slots.aclose()
+
     async def leave(self) -> None:
-        """Give back the slot, and the place in the pace where it was not used."""
-        if self._slots is None:
+        """Give back the slots, and the place in the pace where it was not used."""
+        if not self._is_in_flight:
             return
-        slots, self._slots = self._slots, None
+        self._is_in_flight = False
         self.endpoint.in_flight -= 1
         if not self._is_sent:
             self.endpoint.pacer.give_back(self.tokens)
-        await slots.aclose()
+        await self.free_slots()
 
     def sent(self) -> None:
         """The call goes onto the wire."""

@@ -173,7 +173,7 @@ class Gateway:
         if stored is not None:
             return stored
         reply = await self._pay(request, endpoint, launch)
-        await launch.leave()
+        await launch.free_slots()
         rows: dict[str, Any] = {key: reply.to_row()}
         if opening is not None and opening.row is not None:
             rows[opening.row] = opening.attempt

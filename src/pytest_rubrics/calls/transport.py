@@ -72,9 +72,10 @@ async def send(
                 else:
                     current.set(crossing)
                 response, received_headers = await litellm_client.complete(request, api_base, api_key, headers, timeout)
-        if crossing and crossing.sent_at:
-            started = crossing.sent_at
-        return Received(read_completion(response, time.perf_counter() - started), received_headers)
+        ended = time.perf_counter()
+        if crossing:
+            started, ended = crossing.sent_at or started, crossing.came_at or ended
+        return Received(read_completion(response, ended - started), received_headers)
     except TimeoutError as error:
         raise ProviderError(f"no reply within {timeout:g} s", status=408, transient=True) from error
     except (asyncio.CancelledError, ProviderError):

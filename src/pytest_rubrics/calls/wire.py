@@ -27,7 +27,7 @@ class Crossing:
         timeout: Seconds for the exchange and the reading of the reply.
         limit: Where these are counted, or None.
         refusal: Why the request was not sent, or None; clients wrap errors that they do not know.
-        sent_at: When it was sent, by `time.perf_counter`, or None.
+        sent_at, came_at: When it was sent, and all of a good reply had come, by `time.perf_counter`, or None.
     """
 
     launch: Launch
@@ -36,6 +36,7 @@ class Crossing:
     limit: asyncio.Timeout | None = None
     refusal: CallError | None = None
     sent_at: float | None = None
+    came_at: float | None = None
 
     async def enter(self) -> None:
         """Wait for a slot; to be called when the request is ready.
@@ -43,6 +44,8 @@ class Crossing:
         Raises:
             CallError: No call may start any more.
         """
+        if self.sent_at is not None and self.came_at is None:
+            return  # it has been redirected
         try:
             await self.launch.take()
             self.check()
@@ -50,13 +53,14 @@ class Crossing:
             self.refusal = error
             raise
         self.launch.sent()
-        self.sent_at = time.perf_counter()
+        self.sent_at, self.came_at = time.perf_counter(), None
         if self.limit is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + self.timeout)
 
     async def leave(self) -> None:
         """Give the slot back, and let others send; to be called when all of a good reply has come."""
-        await self.launch.leave()
+        self.came_at = time.perf_counter()
+        await self.launch.free_slots()
         for _ in range(STEPS_ASIDE):
             await asyncio.sleep(0)
 
