@@ -88,7 +88,8 @@ class _Sleeper:
 
 
 async def _call(endpoint: Endpoint, turn: Turn, seconds: float) -> None:
-    async with Launch(endpoint, turn, tokens=0.0):
+    async with Launch(endpoint, turn, tokens=0.0) as launch:
+        await launch.take()
         await asyncio.sleep(seconds)
 
 
