@@ -136,6 +136,8 @@ def test_of_many_errors_five_are_kept_whole(workspace: Workspace) -> None:
     assert len(kept["error"]) == COUNT
     assert sum(not report["hidden"] for report in kept["error"]) == 5
     assert f"rubrics: {COUNT - 5} errors are not shown above" in outcome.text
+    assert outcome.text.count("ERROR at setup of") == 5
+    assert f" {COUNT} errors in " in outcome.text
 
 
 def test_without_a_terminal_the_run_is_the_same(workspace: Workspace) -> None:

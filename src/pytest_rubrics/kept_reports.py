@@ -27,6 +27,7 @@ class KeptReports:
     options: Any
     _shown: dict[str, list[tuple[float, int, pytest.TestReport]]] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
+    _errors: list[Any] = field(default_factory=list)
 
     def take(self, report: pytest.TestReport, score: float) -> None:
         """Look at a report that everybody has seen.
@@ -43,7 +44,7 @@ class KeptReports:
                 self._take_failure(report, category, score)
 
     def end(self) -> str:
-        """Leave what is not shown out of pytest's list of failures too.
+        """Leave what is not shown out of what pytest is about to write, of its list of failures too.
 
         Returns:
             What is not shown, and how to see it.
@@ -56,10 +57,18 @@ class KeptReports:
                 hidden.append((f"{count - SHOWN_IN_FULL} {name}", f"-r{letter}"))
         if not hidden:
             return ""
+        if "error" in self._failures:  # pytest writes errors whatever stands in them
+            self._errors = self.reporter.stats["error"]
+            self.reporter.stats["error"] = [report for report in self._errors if not hasattr(report, "_pdbshown")]
         counts, options = (" and ".join(column) for column in zip(*hidden, strict=True))
         return (
             f"rubrics: {counts} are not shown above; see the report, or run again with {options} or -v (from the cache)"
         )
+
+    def put_back(self) -> None:
+        """Let pytest count what it has left out."""
+        if self._errors:
+            self.reporter.stats["error"] = self._errors
 
     def _forget(self, report: pytest.TestReport) -> None:
         """Drop a setup or teardown of which pytest has nothing to show: two thirds of all reports."""
@@ -73,7 +82,7 @@ class KeptReports:
         shown.sort()
         if len(shown) > SHOWN_IN_FULL:
             _, _, hidden = shown.pop()
-            vars(hidden)["_pdbshown"] = True  # by this pytest leaves a report out of its section, and still counts it
+            vars(hidden)["_pdbshown"] = True  # by this pytest leaves a failure out of its section, and still counts it
             hidden.longrepr = str(hidden.longrepr)  # a quarter of what pytest needs to show it in colours
 
     def _is_last(self, report: pytest.TestReport, category: str) -> bool:

@@ -441,8 +441,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from pytest_rubrics.reporting.terminal import summary_lines
 
-    if state.hidden:
+    if state.kept and state.hidden:
         terminalreporter.write_line(state.hidden)
+        state.kept.put_back()
     is_terminal = bool(terminalreporter.isatty)
     width = terminalreporter._tw.fullwidth if is_terminal else 120
     for title, lines in summary_lines(state.plan, state.summary, width, wraps=is_terminal):
