@@ -1,9 +1,8 @@
 """Memory of the process that keeps the book, for runs of growing size with long answers.
 
-Run it as ``python perf/memory.py [--repeats 1 10 100] [-n WORKERS]``: 400 tasks, so many repeats, answers of 30 KB, a
-cold cache; 100 repeats are 40,000 grades and take some minutes. The peaks are those that the kernel keeps of each
-process (``VmHWM``), read ten times a second: of the process that was started, which is the controller where there are
-workers, and of the largest worker.
+Run it as ``python perf/memory.py [--tasks 400] [--repeats 1 10 100] [-n WORKERS]``: answers of 30 KB, a cold cache;
+40,000 grades take some minutes. The peaks are those that the kernel keeps of each process (``VmHWM``), read ten times a
+second: of the process that was started, which is the controller where there are workers, and of the largest worker.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from harness import (
     write_workspace,
 )
 
-TASKS = 400
 ANSWER = 30_000  # bytes
 LOOK_EVERY = 0.1  # seconds
 HEADER = ("grades", "peak MiB", "of the largest worker", "CPU, s", "wall, s")
@@ -64,7 +62,7 @@ def _children(process: int) -> list[int]:
     return []
 
 
-def run(repeats: int, workers: int) -> list[str]:
+def run(tasks: int, repeats: int, workers: int) -> list[str]:
     """One cold run.
 
     Raises:
@@ -72,7 +70,7 @@ def run(repeats: int, workers: int) -> list[str]:
     """
     peaks = Peaks()
     with tempfile.TemporaryDirectory() as name:
-        data = write_tasks(Path(name, "data"), TASKS)
+        data = write_tasks(Path(name, "data"), tasks)
         with provider("--data", data, "--answer-bytes", str(ANSWER)) as url:
             workspace = write_workspace(Path(name, "workspace"), url, "openai")
             named = ("--model", "model", "--judge", "judge", f"--source={data}", "--repeats", str(repeats))
@@ -80,21 +78,22 @@ def run(repeats: int, workers: int) -> list[str]:
             command = pytest_command(sys.executable, *named, *spread, "--concurrency", "64")
             measured = measure(command, workspace, plain_environment(), peaks.watch)
             seen = health(url)
-    if seen["answer"] != repeats * TASKS:
-        raise SystemExit(f"{seen['answer']} answers for {repeats * TASKS} grades:\n{measured.output}")
+    if seen["answer"] != repeats * tasks:
+        raise SystemExit(f"{seen['answer']} answers for {repeats * tasks} grades:\n{measured.output}")
     child = f"{peaks.child:.0f}" if workers else "-"
-    return [f"{repeats * TASKS:,}", f"{peaks.own:.0f}", child, f"{measured.cpu:.0f}", f"{measured.wall:.0f}"]
+    return [f"{repeats * tasks:,}", f"{peaks.own:.0f}", child, f"{measured.cpu:.0f}", f"{measured.wall:.0f}"]
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--tasks", type=int, default=400)
     parser.add_argument("-n", type=int, default=0, dest="workers", help="workers of pytest-xdist")
     options = parser.parse_args()
     print(machine())
-    rows = [run(repeats, options.workers) for repeats in options.repeats]
-    print_table(f"{TASKS} tasks, answers of {ANSWER:,} bytes", HEADER, rows)
+    rows = [run(options.tasks, repeats, options.workers) for repeats in options.repeats]
+    print_table(f"{options.tasks:,} tasks, answers of {ANSWER:,} bytes", HEADER, rows)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from pytest_rubrics.calls import litellm_client
 from pytest_rubrics.calls.errors import CallError
 from pytest_rubrics.calls.limits import LocalSlots
 from pytest_rubrics.calls.reply import Reply
@@ -133,6 +135,33 @@ def test_a_redirected_call_keeps_its_slot(server: Provider, connect: Connect) ->
         assert in_loop(lambda: one.ask()).content
         assert (one.endpoint.in_flight, one.endpoint.places.held, one.endpoint.slots[0].idle) == (0, 0, 1)
     assert [request.status for request in server.requests] == [307, 200]
+
+
+def test_models_that_litellm_calls_another_way_keep_to_their_slots(tmp_path: Path) -> None:
+    message: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    message |= {"content": [{"type": "output_text", "text": "an answer", "annotations": []}]}
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    body: dict[str, Any] = {"id": "r", "object": "response", "created_at": 1, "model": "x", "status": "completed"}
+    body |= {"output": [message], "usage": usage}
+    with (
+        Provider(latency=0.05, other=lambda _: (200, body)) as server,
+        caller(server, tmp_path, slots=2, model="openai/responses/x") as one,
+    ):
+        outcomes = in_loop(lambda: ask_many(one, 12))
+    assert [getattr(outcome, "content", outcome) for outcome in outcomes] == ["an answer"] * 12
+    assert {request.path for request in server.requests} == {"/v1/responses"}
+    assert server.max_in_flight == 2
+
+
+def test_of_known_models_it_is_learned_whether_they_show_when_they_send(server: Provider, tmp_path: Path) -> None:
+    with caller(server, tmp_path, slots=2, model="openai/gpt-4o") as one:
+        assert not litellm_client.crosses_by_itself(one.model)
+        in_loop(lambda: ask_many(one, 6))
+        assert litellm_client.crosses_by_itself(one.model)
+        litellm_client.note_crossing(one.model, was_seen=False)
+        litellm_client.note_crossing(one.model, was_seen=True)
+        assert not litellm_client.crosses_by_itself(one.model)
+    assert server.max_in_flight == 2
 
 
 def test_a_session_that_the_user_has_given_litellm_stays_theirs(server: Provider, tmp_path: Path) -> None:

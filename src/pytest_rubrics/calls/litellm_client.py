@@ -44,15 +44,39 @@ def load_litellm() -> Any:
 
 @cache
 def _session() -> CrossingSession | None:
-    """The session that LiteLLM uses for the models of `crosses_by_itself`, or None."""
+    """Our session, which LiteLLM uses where it calls by OpenAI's SDK, or None."""
     from pytest_rubrics.calls.litellm_session import install
 
     return install(load_litellm())
 
 
+_seen: dict[str, bool] = {}  # whether calls to a model came by in our session
+
+
 def crosses_by_itself(model: str) -> bool:
-    """Whether a call to a model enters its crossing in our HTTP session; of others LiteLLM shows no such moment."""
-    return model.startswith("openai/") and _session() is not None
+    """Whether a call to a model surely enters its crossing in our session; of others LiteLLM may show no such moment.
+
+    It calls a server of one's own by the SDK. Models that it knows, it may call another way.
+    """
+    if _session() is None:
+        return False
+    return _seen[model] if model in _seen else _is_unknown(model)
+
+
+@cache
+def _is_unknown(model: str) -> bool:
+    if not model.startswith("openai/") or model.startswith("openai/responses/"):
+        return False
+    try:
+        load_litellm().get_model_info(model)
+    except Exception:  # noqa: BLE001 - by a plain Exception it says that it does not know a model
+        return True
+    return False
+
+
+def note_crossing(model: str, *, was_seen: bool) -> None:
+    """Learn from a call that went through; one that did not come by is enough."""
+    _seen[model] = was_seen and _seen.get(model, True)
 
 
 async def complete(

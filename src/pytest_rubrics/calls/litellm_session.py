@@ -31,6 +31,7 @@ class CrossingTransport(httpx.AsyncBaseTransport):
             self._inner[loop] = self._make()
         if crossing is None:
             return await self._inner[loop].handle_async_request(request)
+        crossing.was_seen = True
         await crossing.enter()
         response = await self._inner[loop].handle_async_request(request)
         await response.aread()

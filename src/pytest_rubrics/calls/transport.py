@@ -68,10 +68,10 @@ async def send(
             else:
                 if crossing and not litellm_client.crosses_by_itself(request.model):
                     await crossing.enter()
-                    current.set(None)
-                else:
-                    current.set(crossing)
+                current.set(crossing)
                 response, received_headers = await litellm_client.complete(request, api_base, api_key, headers, timeout)
+                if crossing:
+                    litellm_client.note_crossing(request.model, was_seen=crossing.was_seen)
         ended = time.perf_counter()
         if crossing:
             started, ended = crossing.sent_at or started, crossing.came_at or ended

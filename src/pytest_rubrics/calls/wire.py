@@ -28,6 +28,7 @@ class Crossing:
         limit: Where these are counted, or None.
         refusal: Why the request was not sent, or None; clients wrap errors that they do not know.
         sent_at, came_at: When it was sent, and all of a good reply had come, by `time.perf_counter`, or None.
+        was_seen: Whether the request came by in an HTTP session of ours.
     """
 
     launch: Launch
@@ -37,15 +38,16 @@ class Crossing:
     refusal: CallError | None = None
     sent_at: float | None = None
     came_at: float | None = None
+    was_seen: bool = False
 
     async def enter(self) -> None:
-        """Wait for a slot; to be called when the request is ready.
+        """Wait for a slot, unless the call has one; to be called when the request is ready.
 
         Raises:
             CallError: No call may start any more.
         """
         if self.sent_at is not None and self.came_at is None:
-            return  # it has been redirected
+            return
         try:
             await self.launch.take()
             self.check()
