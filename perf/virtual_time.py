@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from array import array
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -117,7 +118,9 @@ def makespan(
         endpoints = [_endpoint(pools[0]), _endpoint(pools[-1])]
         engine.jobs = [cast("Any", _Job(work, endpoints)) for work in tasks]
         engine.order = order
-        engine._ranks = {index: rank(place) if rank else place for place, index in enumerate(order)}
+        engine._ranks = array("q", range(len(tasks)))
+        for place, index in enumerate(order):
+            engine._ranks[index] = rank(place) if rank else place
         engine._loop = asyncio.get_running_loop()
         engine._feeding = asyncio.ensure_future(engine._work_ahead())
         waiting = set(range(len(tasks)))

@@ -21,6 +21,7 @@ def pytest_terminal_summary(terminalreporter):
         category: [
             {"nodeid": report.nodeid, "when": report.when, "words": str(report.longrepr or ""),
              "properties": dict(report.user_properties), "keywords": list(report.keywords),
+             "keywords_id": id(report.keywords),
              "hidden": hasattr(report, "_pdbshown"), "is_text": isinstance(report.longrepr, str)}
             for report in reports if hasattr(report, "when")
         ]
@@ -76,7 +77,8 @@ class TestKeptReports:
         outcome, kept = run(workspace, *workers)
         calls = [*kept["passed"], *kept["failed"]]
         assert len(calls) == COUNT == len(outcome.records)
-        assert all(report["when"] == "call" and report["keywords"] for report in calls)
+        assert all(report["when"] == "call" and "test_one_million_bench.py" in report["keywords"] for report in calls)
+        assert len({report["keywords_id"] for report in calls}) == 1
         scores = {record["metrics"]["expert_score"] for record in outcome.records}
         assert {report["properties"]["expert_score"] for report in calls} == scores
         assert {report["when"] for report in kept[""]} == {"teardown"}  # what was printed there, -rP shows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from array import array
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -63,7 +64,7 @@ class Engine:
     _running: dict[int, _Running] = field(default_factory=dict)
     _finished: dict[int, _Running] = field(default_factory=dict)
     _forgotten: set[int] = field(default_factory=set)
-    _ranks: dict[int, int] = field(default_factory=dict)
+    _ranks: array[int] = field(default_factory=lambda: array("q"))  # of each job in the order
     _any_will_do: bool = False
     _awaited: int | None = None
     _feeding: asyncio.Task[None] | None = None
@@ -77,7 +78,9 @@ class Engine:
     def launch(self) -> None:
         """Start the loop in its own thread and begin to work ahead."""
         self.order = self.order or range(len(self.jobs))
-        self._ranks = {index: rank for rank, index in enumerate(self.order)}
+        self._ranks = array("q", range(len(self.jobs)))
+        for rank, index in enumerate(self.order):
+            self._ranks[index] = rank
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()

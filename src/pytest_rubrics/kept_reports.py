@@ -28,6 +28,7 @@ class KeptReports:
     _shown: dict[str, list[tuple[float, int, pytest.TestReport]]] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
     _errors: list[Any] = field(default_factory=list)
+    _keywords: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict)
 
     def take(self, report: pytest.TestReport, score: float) -> None:
         """Look at a report that everybody has seen.
@@ -37,6 +38,7 @@ class KeptReports:
             score: What the grade was worth: the lowest are the worst.
         """
         vars(report).pop("rubrics", None)  # the grade, with its answer
+        report.keywords = self._shared(report)
         if report.passed and report.when != "call":
             self._forget(report)
         for category in _LETTERS:
@@ -69,6 +71,11 @@ class KeptReports:
         """Let pytest count what it has left out."""
         if self._errors:
             self.reporter.stats["error"] = self._errors
+
+    def _shared(self, report: pytest.TestReport) -> dict[str, Any]:
+        """The keywords that do not stand in the test's name, which all tests of a module have in common."""
+        kept = {word: value for word, value in report.keywords.items() if word not in report.nodeid.partition("::")[2]}
+        return self._keywords.setdefault(frozenset(kept), kept)
 
     def _forget(self, report: pytest.TestReport) -> None:
         """Drop a setup or teardown of which pytest has nothing to show: two thirds of all reports."""
