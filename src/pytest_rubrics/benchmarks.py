@@ -51,7 +51,7 @@ class BenchmarkFolder:
         return self.file.is_file()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Benchmark:
     """A benchmark, read.
 

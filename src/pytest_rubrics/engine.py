@@ -34,13 +34,13 @@ class Grading(Protocol):
         """Start no further call; calls in flight go on."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class _Running:
     turn: Turn
     task: asyncio.Task[Grade]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Engine:
     """Grades jobs ahead of the tests that wait for them.
 

@@ -33,7 +33,7 @@ class Progress:
     judged: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Grader:
     """Makes grades.
 

@@ -30,7 +30,7 @@ class Judge(Protocol):
         """All verdicts, or CallError; with ``mend`` those are asked anew that could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Contender:
     """A model under test.
 
@@ -47,7 +47,7 @@ class Contender:
     endpoint: Endpoint | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Bench:
     """How the tasks of one benchmark are judged and scored.
 
@@ -64,7 +64,7 @@ class Bench:
     scoring: Scoring
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Job:
     """One grade to make."""
 

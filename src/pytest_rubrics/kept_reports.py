@@ -11,7 +11,7 @@ SHOWN_IN_FULL = 5  # failures, and errors, beyond which only the worst are shown
 _LETTERS = {"failed": ("f", "failures"), "error": ("E", "errors")}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class KeptReports:
     """Keeps less of the reports of grades, and shows only the worst of many failures.
 

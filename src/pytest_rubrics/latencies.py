@@ -20,7 +20,7 @@ KEPT = 20_000  # tasks over all models; beyond it the model that ran longest ago
 Table = dict[str, float]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Latencies:
     """Seconds that answers took.
 
@@ -82,7 +82,7 @@ class Latencies:
         return news
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Observed:
     """Seconds that the answers of this run took.
 

@@ -12,8 +12,8 @@ def order_of_beginning(
     """Indices of jobs in the order in which one of several workers begins them.
 
     The longest first, so that no long one is left over at the end, when slots are idle; an unknown one counts as a
-    middling one. Each worker deals itself every n-th of that order, and then goes on with the others' jobs. Where
-    nothing is known, the order is that of the items, and each worker has its own place in it.
+    middling one. Each worker deals itself every n-th of that order; where nothing is known, a stretch of items. Then
+    it helps the others, from the end: what they will come to last is most likely still to do.
 
     Judges that have slots of their own, and much to do, would stand idle while all slots are busy with long answers. To
     feed them, the longest and the shortest begin in turn. ``perf/schedule_simulation.py`` compares the orders.
@@ -29,20 +29,26 @@ def order_of_beginning(
     >>> order_of_beginning([10, 30, None, 20], feeds_judges=True)
     [1, 0, 2, 3]
     >>> order_of_beginning([10, 30, None, 20], worker=1, workers=2)
-    [2, 0, 1, 3]
+    [2, 0, 3, 1]
     >>> order_of_beginning([None] * 4, worker=1, workers=2)
-    [2, 3, 0, 1]
+    [2, 3, 1, 0]
     """
+    hands = _dealt(expected, workers, feeds_judges=feeds_judges)
+    others = [hands[(worker + step) % workers] for step in range(1, workers)]
+    return [*hands[worker], *(index for hand in others for index in reversed(hand))]
+
+
+def _dealt(expected: Sequence[float | None], workers: int, *, feeds_judges: bool) -> list[list[int]]:
+    """The jobs of each worker."""
     count = len(expected)
     known = [seconds for seconds in expected if seconds is not None]
     if not known:
-        start = count * worker // workers
-        return [*range(start, count), *range(start)]
+        return [list(range(count * n // workers, count * (n + 1) // workers)) for n in range(workers)]
     middle = median(known)
     longest = sorted(range(count), key=lambda index: -_or(expected[index], middle))
     if feeds_judges:
         longest = [index for pair in zip(longest, reversed(longest), strict=True) for index in pair][:count]
-    return [index for step in range(workers) for index in longest[(worker + step) % workers :: workers]]
+    return [longest[n::workers] for n in range(workers)]
 
 
 def _or(seconds: float | None, middle: float) -> float:

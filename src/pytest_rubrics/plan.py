@@ -45,7 +45,7 @@ class Case:
         object.__setattr__(self, "id", f"{self.model}-{self.task.subset}-{self.task.key}{suffix}")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class BenchmarkPlan:
     """One benchmark of a run.
 
@@ -75,7 +75,7 @@ class BenchmarkPlan:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Plan:
     """A run, loaded and checked.
 

@@ -338,7 +338,7 @@ def _shows_no_frames(item: pytest.Item, call: pytest.CallInfo[None]) -> bool:
     return isinstance(failure, pytest.fail.Exception) and not failure.pytrace and not item.config.option.fulltrace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class InterruptHook:
     """Stops launching as soon as a run is interrupted, before pytest says anything.
 
@@ -357,7 +357,7 @@ class InterruptHook:
             self.state.workers.stop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WorkerHooks:
     """Hooks of a worker.
 
@@ -378,7 +378,7 @@ class WorkerHooks:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ControllerHooks:
     """Hooks of the controller that are given neither session nor config; registered once items are selected.
 

@@ -20,7 +20,7 @@ from pytest_rubrics.plan import BenchmarkPlan, Case, Plan
 from pytest_rubrics.records import RESULTS, Run, RunWriter, StoredGrades, TaskRecords
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Selected:
     """A selected item."""
 
@@ -28,7 +28,7 @@ class Selected:
     case: Case
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Recorder:
     """Keeps exactly one line for every selected item.
 

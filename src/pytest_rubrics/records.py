@@ -85,7 +85,7 @@ class RunWriter:
         replace_text(self.folder / name, text + "\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StoredGrades(Sequence[Grade]):
     """Whole grades, read from ``results.jsonl`` one at a time: all answers of a large run would not fit into memory.
 
@@ -126,7 +126,7 @@ TaskRecords: TypeAlias = Mapping[tuple[str, str], Mapping[str, Any]]
 """Records of tasks by (benchmark, task id)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A run folder, read.
 

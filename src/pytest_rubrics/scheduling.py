@@ -32,7 +32,7 @@ class Node(Protocol):
         """End it when it has run what it has."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TaskScheduling:
     """A scheduler of pytest-xdist; see its protocol ``xdist.scheduler.Scheduling``.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORKER_INPUT = "rubrics"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Session:
     """What the plugin knows of one pytest session.
 

@@ -20,7 +20,7 @@ SAMPLE = "sample"
 FULL = "full"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Loaded:
     """Tasks and where they came from.
 

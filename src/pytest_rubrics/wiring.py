@@ -130,7 +130,7 @@ def _feeds_judges(plan: Plan, cases: Sequence[tuple[BenchmarkPlan, Case]], jobs:
     return not models & judges
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Wiring:
     """Builds each part once.
 

@@ -51,7 +51,7 @@ class AgentSettings:
     system_prompt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AgentAnswerer:
     """Answers tasks with an agent.
 

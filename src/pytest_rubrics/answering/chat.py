@@ -14,7 +14,7 @@ from pytest_rubrics.calls.request import Request
 from pytest_rubrics.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChatAnswerer:
     """Answers tasks with a chat model.
 

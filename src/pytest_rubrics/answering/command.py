@@ -125,7 +125,7 @@ class Program:
         return "report file" if self._writes_a_file else "standard output"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CommandAnswerer:
     """Answers tasks with a program; what it gave is stored and found again like any paid reply.
 

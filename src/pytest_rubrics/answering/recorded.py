@@ -36,7 +36,7 @@ class RecordedAnswers:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RecordedAnswerer:
     """Answers tasks with what was recorded.
 

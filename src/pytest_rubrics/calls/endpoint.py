@@ -39,7 +39,7 @@ class Wire:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Endpoint:
     """A model at an address.
 
@@ -152,7 +152,7 @@ class Endpoint:
         return self._down
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Launch:
     """The way of one call onto the wire: a place among those that are made ready, its turn in the pace, and slots.
 

@@ -41,7 +41,7 @@ class Counters:
     spent_usd: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Gateway:
     """Every call of a run goes through here.
 

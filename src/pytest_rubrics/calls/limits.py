@@ -36,7 +36,7 @@ class Slots(Protocol):
         """Hold a slot for the length of a block."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class LocalSlots:
     """The slots of this process."""
 

@@ -18,7 +18,7 @@ FORMS: tuple[Form, ...] = ("json_schema", "json_object", "text")
 ResponseFormat: TypeAlias = Mapping[str, Any] | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class StructuredOutput:
     """What one endpoint accepts.
 

@@ -14,7 +14,7 @@ from pytest_rubrics.calls.errors import CallError
 STEPS_ASIDE = 3  # turns of the loop in which whoever was given the slot wakes, finds a connection and sends
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Crossing:
     """One try of a call on the wire.
 

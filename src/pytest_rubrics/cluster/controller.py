@@ -51,7 +51,7 @@ class _Member:
     burial: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Cluster:
     """Has grades made by workers, one on each node that has a CPU for it; nodes may come and go.
 

@@ -75,7 +75,7 @@ class Round:
     mend: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Asker:
     """A judge's endpoint, asked with structured output and asked again when the reply cannot be read.
 

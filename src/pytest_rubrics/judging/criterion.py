@@ -23,7 +23,7 @@ _LEFT_OUT: Mapping[Language, str] = {"en": "[further passages of this part are l
 _PART: Mapping[Language, str] = {"en": "Part {number}:", "zh": "第 {number} 部分："}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CriterionForm:
     """Marks criteria one by one. The task and the report come first in the prompt, so that prompt caches work.
 

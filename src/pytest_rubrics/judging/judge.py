@@ -30,7 +30,7 @@ class _Part:
     asked: Asked[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RubricJudge:
     """Marks every criterion of a rubric, side by side where they are asked apart.
 

@@ -39,7 +39,7 @@ def decide(votes: Sequence[float], weight: float, rule: Rule) -> float:
             return share
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PanelJudge:
     """Asks every member about the same answer and decides each criterion.
 

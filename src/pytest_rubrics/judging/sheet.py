@@ -15,7 +15,7 @@ from pytest_rubrics.tasks import Criterion, Language, Task
 STATUSES: Mapping[Language, tuple[str, str]] = {"en": ("yes", "no"), "zh": ("是", "否")}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SheetForm:
     """Marks several criteria at once.
 
