@@ -53,7 +53,7 @@ class LocalSlots:
     @property
     def ahead(self) -> int:
         """Calls that are made ready while all slots are held."""
-        return max(1, self.count // 2)
+        return min(16, max(1, self.count // 2))
 
     @property
     def held(self) -> int:
