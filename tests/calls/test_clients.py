@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pytest_rubrics.calls import litellm_client
 from pytest_rubrics.calls.endpoint import Client
 from pytest_rubrics.calls.errors import ProviderError
+from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.calls.structured import response_format
 from pytest_rubrics.calls.transport import Received, send
@@ -152,14 +153,15 @@ REQUESTS = st.builds(
     tools=st.sampled_from([None, [TOOL]]),
 )
 HEADERS = st.sampled_from([{}, {"X-Team": "a b"}, {"Authorization": "Basic abc"}, {"User-Agent": "mine"}])
+PRICES = st.sampled_from([None, Price(1.0, 2.0), Price(0.0, 0.0, cached_input=0.0)])
 # Where the SDK says how long the HTTP client waits for a read: our own limit holds for the whole call.
 UNLIKE = {"x-stainless-read-timeout", "x-stainless-raw-response", "content-length"}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(request=REQUESTS, headers=HEADERS)
-def test_both_send_the_same(both: Both, request: Request, headers: Mapping[str, str]) -> None:
-    for found in both.outcomes(request, headers=headers):
+@given(request=REQUESTS, headers=HEADERS, price=PRICES)
+def test_both_send_the_same(both: Both, request: Request, headers: Mapping[str, str], price: Price | None) -> None:
+    for found in both.outcomes(request, headers=headers, price=price):
         assert isinstance(found, Received), found
     theirs, ours = both.server.requests[-2:]
     assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
@@ -308,6 +310,23 @@ def test_headers_are_handed_on_and_not_stored(both: Both, client: Client) -> Non
         assert "x-ratelimit-remaining-requests" not in json.dumps(good.reply.to_row())
         assert isinstance(refused, ProviderError)
         assert refused.headers["x-ratelimit-limit-requests"] == "1"
+
+
+def test_callbacks_of_litellm_are_told_the_price_of_the_endpoint(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    litellm = litellm_client.load_litellm()
+    costs: asyncio.Queue[float] = asyncio.Queue()
+
+    class Callback(litellm.integrations.custom_logger.CustomLogger):  # type: ignore[misc,name-defined]
+        async def async_log_success_event(self, kwargs: Mapping[str, Any], **_: object) -> None:
+            await costs.put(kwargs["response_cost"])
+
+    monkeypatch.setattr(litellm, "_async_success_callback", [])  # where LiteLLM puts it at the first call
+    monkeypatch.setattr(litellm, "callbacks", [Callback()])
+    price = Price(input=3.0, output=7.0)
+    found = both.outcome("litellm", REQUEST, price=price)
+    assert isinstance(found, Received)
+    assert both.run(lambda: asyncio.wait_for(costs.get(), 20)) == pytest.approx(price.cost(found.reply.usage))
+    assert price.cost(found.reply.usage) > 0
 
 
 # What goes wrong

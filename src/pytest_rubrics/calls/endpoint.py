@@ -98,7 +98,7 @@ class Endpoint:
     def known_price(self) -> Price | None:
         """The given price, else that of LiteLLM's table, which lists no server of one's own."""
         if self.price is None and self.send is None and self.client == "litellm":
-            self.price = listed_price(self.model)
+            return listed_price(self.model)
         return self.price
 
     @property

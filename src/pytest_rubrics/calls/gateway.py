@@ -267,6 +267,7 @@ class Gateway:
                 timeout=endpoint.timeout,
                 client=endpoint.client,
                 crossing=crossing,
+                price=endpoint.price,
             )
             launch.answered(received.reply, received.headers)
             return received.reply

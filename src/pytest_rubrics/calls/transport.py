@@ -12,6 +12,7 @@ from pytest_rubrics.calls import litellm_client, openai_client
 from pytest_rubrics.calls.completion import read_completion
 from pytest_rubrics.calls.endpoint import Client
 from pytest_rubrics.calls.errors import ProviderError, classify
+from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.calls.wire import Crossing, current
@@ -38,6 +39,7 @@ async def send(
     timeout: float,  # noqa: ASYNC109
     client: Client = "litellm",
     crossing: Crossing | None = None,
+    price: Price | None = None,
 ) -> Received:
     """Ask once.
 
@@ -49,6 +51,7 @@ async def send(
         timeout: Seconds for the whole call; the HTTP client's own limits hold for single reads only.
         client: The library that makes the call.
         crossing: Where it waits for its slot, if it needs one; the time begins when it has it.
+        price: What the endpoint's file says that it costs.
 
     Raises:
         ProviderError: The try failed.
@@ -69,7 +72,9 @@ async def send(
                 if crossing and not litellm_client.crosses_by_itself(request.model):
                     await crossing.enter()
                 current.set(crossing)
-                response, received_headers = await litellm_client.complete(request, api_base, api_key, headers, timeout)
+                response, received_headers = await litellm_client.complete(
+                    request, api_base, api_key, headers, timeout, price
+                )
                 if crossing:
                     litellm_client.note_crossing(request.model, was_seen=crossing.was_seen)
         ended = time.perf_counter()
