@@ -123,7 +123,7 @@ def _arguments(
 
 
 def _price(price: Price | None) -> dict[str, float]:
-    """USD per token, for LiteLLM's callbacks; what it is not told it looks for, in a sixth of its time."""
+    """USD per token, for LiteLLM's callbacks; what it is not told it looks for, in a tenth of its time."""
     if price is None:
         return {}
     costs = {
