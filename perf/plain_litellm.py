@@ -1,6 +1,6 @@
 """The least that a script with LiteLLM needs for the calls of a run: no cache, no verdicts read, no report.
 
-Run by ``throughput.py`` as ``python perf/plain_litellm.py DATA URL CONCURRENCY``.
+Run by ``throughput.py`` as ``python perf/plain_litellm.py DATA URL CONCURRENCY PART PARTS``: a share of the tasks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ async def main(rows: list[Mapping[str, Any]], url: str, concurrency: int) -> Non
 
 
 if __name__ == "__main__":
-    read = [
-        row for path in sorted(Path(sys.argv[1]).glob("*/test.json")) for row in json.loads(path.read_text("utf-8"))
-    ]
-    asyncio.run(main(read, sys.argv[2], int(sys.argv[3])))
+    folder, url, *numbers = sys.argv[1:]
+    concurrency, part, parts = map(int, numbers)
+    paths = sorted(Path(folder).glob("*/test.json"))
+    tasks = [row for path in paths for row in json.loads(path.read_text("utf-8"))]
+    asyncio.run(main(tasks[part::parts], url, concurrency))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -60,11 +61,19 @@ def rubrics(client: Client, *arguments: str) -> Runner:
     return run
 
 
-def plain_litellm(folder: Path, data: Path, url: str, concurrency: int) -> Measured:
-    """A script that only makes the calls: what LiteLLM needs in one process."""
-    script = Path(__file__).with_name("plain_litellm.py")
-    command = [sys.executable, "-W", "ignore", script, data, url, str(concurrency)]
-    return measure(list(map(str, command)), folder)
+def plain_litellm(processes: int) -> Runner:
+    """Scripts that only make the calls: what LiteLLM needs in one process or in several."""
+
+    def run(folder: Path, data: Path, url: str, concurrency: int) -> Measured:
+        script = Path(__file__).with_name("plain_litellm.py")
+        share = concurrency // processes
+        parts = [
+            shlex.join(map(str, [sys.executable, "-W", "ignore", script, data, url, share, part, processes]))
+            for part in range(processes)
+        ]
+        return measure(["sh", "-c", " & ".join([*parts, "wait"])], folder)
+
+    return run
 
 
 def evalscope(python: str) -> Runner:
@@ -157,19 +166,19 @@ def main() -> None:
     parser.add_argument("--evalscope", metavar="PYTHON", help="an interpreter with evalscope==1.14.1")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    reference: dict[str, Runner] = {"a script with LiteLLM": plain_litellm}
-    if options.evalscope:
-        reference["evalscope 1.14.1"] = evalscope(options.evalscope)
+    script: dict[str, Runner] = {"a script with LiteLLM": plain_litellm(1)}
+    reference = {"evalscope 1.14.1": evalscope(options.evalscope)} if options.evalscope else {}
     print(machine())
     with tempfile.TemporaryDirectory() as name:
         data = write_tasks(Path(name) / "data", TASKS)
         alone = {label: rubrics(client) for label, client in CLIENTS.items()}
-        compare({**alone, **reference}, data, 32, options.runs)
+        compare({**alone, **script, **reference}, data, 32, options.runs)
         two = {
             "pytest -n 2": rubrics("litellm", "-n", "2"),
             "pytest -n 2, client: openai": rubrics("openai", "-n", "2"),
+            "two scripts with LiteLLM": plain_litellm(2),
         }
-        compare({**alone, **two, **reference}, data, 128, options.runs)
+        compare({**alone, **script, **two, **reference}, data, 128, options.runs)
     rows = [judge_research(client, options.runs) for client in CLIENTS.values()]
     title = f"one ResearchRubrics task, {CRITERIA} criteria, {LATENCY * 1000:.0f} ms a call; medians of {options.runs}"
     print_table(title, ("client", "first to last request, s", "range"), rows)
