@@ -225,6 +225,17 @@ class TestMerge:
         gate_file(workspace, "whole", selection="whole")
         assert rubrics(workspace.root, "gate", "merged", "--gate", "whole").returncode == 0
 
+    def test_its_report_stands_once_in_the_step_summary_when_a_gate_follows(
+        self, workspace: Workspace, shards: list[str]
+    ) -> None:
+        step = workspace.root / "step.md"
+        found = rubrics(workspace.root, "merge", *shards, "--into", "shown", GITHUB_STEP_SUMMARY=str(step))
+        assert f"report: {Path('shown') / 'report.html'}" in found.stdout.splitlines()
+        assert (workspace.root / "shown" / "report.html").is_file()
+        rubrics(workspace.root, "gate", "shown", "--gate", "complete", GITHUB_STEP_SUMMARY=str(step))
+        text = (workspace.root / "shown" / "report.md").read_text(encoding="utf-8")
+        assert step.read_text(encoding="utf-8").strip() == text.strip()
+
     def test_a_missing_shard_is_said_and_no_whole(self, workspace: Workspace, shards: list[str]) -> None:
         gate_file(workspace, "whole", selection="whole")
         found = rubrics(workspace.root, "merge", shards[0], "--into", "one_shard")

@@ -47,12 +47,17 @@ def report(options: argparse.Namespace) -> None:
     argument("--into", metavar="DIR", required=True, type=Path, help="folder of the merged run"),
 )
 def merge(options: argparse.Namespace) -> None:
-    """Write the merged run and print its table."""
+    """Write the merged run with its reports, and print its table."""
     from pytest_rubrics import merging
     from pytest_rubrics.rebuilding import open_run
+    from pytest_rubrics.reporting.files import write_reports_of
+    from pytest_rubrics.reporting.report_data import RunView
 
     runs = [open_run(folder) for folder in options.runs]
-    _rebuild(merging.merge(runs, options.into))
+    merged = merging.merge(runs, options.into)
+    summary = _rebuild(merged)
+    # A gate follows in the same step of CI, and shows the report with its decision.
+    say(write_reports_of(merged.folder, lambda: RunView(merged, summary), in_step_summary=False))
     if missing := merging.missing_shards(runs):
         say(f"MISSING: of the shards, {', '.join(missing)} is not among the runs.")
 

@@ -31,16 +31,17 @@ def write_reports(runs: Sequence[tuple[Run, Mapping[str, Any]]], folder: Path) -
     return _write(Page([RunView(run, summary) for run, summary in runs]), folder)
 
 
-def _write(page: Page, folder: Path) -> list[Path]:
+def _write(page: Page, folder: Path, *, in_step_summary: bool = True) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     text = redact(markdown_report(page))
     markdown = folder / REPORT_MD
     markdown.write_text(text, encoding="utf-8", errors="replace")
-    _append_to_step_summary(text)
+    if in_step_summary:
+        _append_to_step_summary(text)
     return [write_html(page, folder), markdown]
 
 
-def write_reports_of(folder: Path, view: Callable[[], RunView]) -> str:
+def write_reports_of(folder: Path, view: Callable[[], RunView], *, in_step_summary: bool = True) -> str:
     """Write the reports of the run that has just ended.
 
     A report never costs the run its exit code: the records are complete, and reports can be made of them again.
@@ -48,12 +49,13 @@ def write_reports_of(folder: Path, view: Callable[[], RunView]) -> str:
     Args:
         folder: The run folder.
         view: Gives the run.
+        in_step_summary: Whether GitHub's step summary shows it, where there is one.
 
     Returns:
         A line for the terminal: where the report is, or why there is none.
     """
     try:
-        path, _ = _write(Page([view()]), folder)
+        path, _ = _write(Page([view()]), folder, in_step_summary=in_step_summary)
     except Exception as error:  # noqa: BLE001  # whatever it is, the records are there
         return f"report: not written ({type(error).__name__}: {error}); try: rubrics report {folder}"
     return f"report: {path}"
