@@ -22,7 +22,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from harness import machine, median_of, print_table, provider
+from harness import Client, machine, median_of, print_table, provider
+
+from pytest_rubrics.calls.prices import Price
 
 ROUNDS = 5
 CONCURRENCY = 32
@@ -88,7 +90,7 @@ async def with_litellm(url: str) -> AsyncIterator[Call]:
     yield call
 
 
-def with_gateway(client: Any) -> Callable[[str], Any]:
+def with_gateway(client: Client, price: Price | None = None) -> Callable[[str], Any]:
     """The gateway of this package: key, slot, claim, call, and the reply stored."""
 
     @asynccontextmanager
@@ -114,6 +116,7 @@ def with_gateway(client: Any) -> Callable[[str], Any]:
                 retry_for=0,
                 slots=[LocalSlots(CONCURRENCY, lambda: None)],
                 client=client,
+                price=price,
             )
             numbers = count()
 
@@ -134,6 +137,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
     "openai": with_openai,
     "litellm": with_litellm,
     "gateway, client: litellm": with_gateway("litellm"),
+    "gateway, client: litellm, a price": with_gateway("litellm", Price(1.0, 2.0)),
     "gateway, client: openai": with_gateway("openai"),
 }
 

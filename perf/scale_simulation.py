@@ -52,10 +52,10 @@ class Cpu:
     """
 
     start: float = 2.3
-    item: float = 0.0011
-    sheet_call: float = 0.0058
-    criterion_call: float = 0.0043
-    spawn: float = 0.5
+    item: float = 0.0006
+    sheet_call: float = 0.0043
+    criterion_call: float = 0.0039
+    spawn: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def cost_of(setting: Setting, model: str, judge: str) -> float:
 
 # Tables
 
-MEMORY = (250.0, 0.026)  # MiB of a process, and for each task and grade; see memory.py and replay.py
+MEMORY = (254.0, 0.028)  # MiB of a process, and for each task and grade; see memory.py and replay.py
 MODEL, JUDGE = "openrouter/openai/gpt-5.2", "openrouter/z-ai/glm-5"
 SHEETS = Setting(tasks=0, criteria=16, rpm=10_000, tpm=2_000_000)
 ONE_BY_ONE = replace(SHEETS, criteria=25, one_by_one=True, judge=8.0, judge_tokens=(2_500, 200))
