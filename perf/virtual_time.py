@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from pytest_rubrics.calls.endpoint import Endpoint, Launch, Wire
 from pytest_rubrics.calls.limits import LocalSlots, Turn
 from pytest_rubrics.engine import Engine
+from pytest_rubrics.ordering import ranks_in
 
 T = TypeVar("T")
 
@@ -118,9 +119,9 @@ def makespan(
         endpoints = [_endpoint(pools[0]), _endpoint(pools[-1])]
         engine.jobs = [cast("Any", _Job(work, endpoints)) for work in tasks]
         engine.order = order
-        engine._ranks = array("q", range(len(tasks)))
-        for place, index in enumerate(order):
-            engine._ranks[index] = rank(place) if rank else place
+        engine._ranks = ranks_in(order)
+        if rank:
+            engine._ranks = array("q", map(rank, engine._ranks))
         engine._loop = asyncio.get_running_loop()
         engine._feeding = asyncio.ensure_future(engine._work_ahead())
         waiting = set(range(len(tasks)))

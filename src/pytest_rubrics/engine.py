@@ -14,6 +14,7 @@ from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.limits import Turn
 from pytest_rubrics.grades import Grade
 from pytest_rubrics.jobs import Job
+from pytest_rubrics.ordering import ranks_in
 from pytest_rubrics.quiet import without_warnings
 
 T = TypeVar("T")
@@ -78,9 +79,7 @@ class Engine:
     def launch(self) -> None:
         """Start the loop in its own thread and begin to work ahead."""
         self.order = self.order or range(len(self.jobs))
-        self._ranks = array("q", range(len(self.jobs)))
-        for rank, index in enumerate(self.order):
-            self._ranks[index] = rank
+        self._ranks = ranks_in(self.order)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()

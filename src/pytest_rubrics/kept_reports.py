@@ -74,7 +74,8 @@ class KeptReports:
 
     def _shared(self, report: pytest.TestReport) -> dict[str, Any]:
         """The keywords that do not stand in the test's name, which all tests of a module have in common."""
-        kept = {word: value for word, value in report.keywords.items() if word not in report.nodeid.partition("::")[2]}
+        name = report.nodeid.partition("::")[2]
+        kept = {word: value for word, value in report.keywords.items() if word not in name}
         return self._keywords.setdefault(frozenset(kept), kept)
 
     def _forget(self, report: pytest.TestReport) -> None:

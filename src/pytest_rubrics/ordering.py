@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from statistics import median
 
@@ -49,6 +50,18 @@ def _dealt(expected: Sequence[float | None], workers: int, *, feeds_judges: bool
     if feeds_judges:
         longest = [index for pair in zip(longest, reversed(longest), strict=True) for index in pair][:count]
     return [longest[n::workers] for n in range(workers)]
+
+
+def ranks_in(order: Sequence[int]) -> array[int]:
+    """The place of each index in an order of them all.
+
+    >>> ranks_in([2, 0, 1])
+    array('q', [1, 2, 0])
+    """
+    ranks = array("q", order)
+    for rank, index in enumerate(order):
+        ranks[index] = rank
+    return ranks
 
 
 def _or(seconds: float | None, middle: float) -> float:

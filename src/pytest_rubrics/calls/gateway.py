@@ -20,6 +20,7 @@ from pytest_rubrics.calls.pacing import UNKNOWN_TOKENS
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply, Usage
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.calls.wire import Crossing
 
 CacheMode = Literal["rw", "offline", "refresh", "off"]
 
@@ -249,9 +250,7 @@ class Gateway:
         return error.rate_limited or (tries < MAX_TRIES and not endpoint.down)
 
     async def _send(self, request: Request, endpoint: Endpoint, launch: Launch) -> Reply:
-        from pytest_rubrics.calls.wire import Crossing
-
-        crossing = Crossing(launch, lambda: self._check(endpoint), endpoint.timeout)
+        crossing = Crossing(launch, lambda: self._check(endpoint))
         if endpoint.send is not None:
             await crossing.enter()
             return await endpoint.send(request)

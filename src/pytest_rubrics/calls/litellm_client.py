@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.request import Request
+from pytest_rubrics.calls.wire import Crossing, current
 from pytest_rubrics.long_lived import long_lived
 from pytest_rubrics.quiet import put_filter_first
 
@@ -87,11 +88,17 @@ async def complete(
     headers: Mapping[str, str],
     timeout: float,  # noqa: ASYNC109
     price: Price | None,
+    crossing: Crossing | None,
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Ask once; see `pytest_rubrics.calls.transport.send`."""
+    if crossing and not crosses_by_itself(request.model):
+        await crossing.enter()
+    current.set(crossing)
     response = await load_litellm().acompletion(
         **_arguments(request, api_base, api_key, headers, timeout), **_price(price), num_retries=0, max_retries=0
     )
+    if crossing:
+        note_crossing(request.model, was_seen=crossing.was_seen)
     completion = response.model_dump(warnings=False)
     for choice in completion["choices"]:
         choice["message"].setdefault(

@@ -38,7 +38,7 @@ async def complete(
     api_base: str | None,
     api_key: str | None,
     headers: Mapping[str, str],
-    crossing: Crossing | None = None,
+    crossing: Crossing | None,
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Ask once; see `pytest_rubrics.calls.transport.send`."""
     import httpx2

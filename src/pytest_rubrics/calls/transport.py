@@ -15,7 +15,7 @@ from pytest_rubrics.calls.errors import ProviderError, classify
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.reply import Reply
 from pytest_rubrics.calls.request import Request
-from pytest_rubrics.calls.wire import Crossing, current
+from pytest_rubrics.calls.wire import Crossing
 
 
 class Received(NamedTuple):
@@ -69,14 +69,9 @@ async def send(
             if client == "openai":
                 response, received_headers = await openai_client.complete(request, api_base, api_key, headers, crossing)
             else:
-                if crossing and not litellm_client.crosses_by_itself(request.model):
-                    await crossing.enter()
-                current.set(crossing)
                 response, received_headers = await litellm_client.complete(
-                    request, api_base, api_key, headers, timeout, price
+                    request, api_base, api_key, headers, timeout, price, crossing
                 )
-                if crossing:
-                    litellm_client.note_crossing(request.model, was_seen=crossing.was_seen)
         ended = time.perf_counter()
         if crossing:
             started, ended = crossing.sent_at or started, crossing.came_at or ended

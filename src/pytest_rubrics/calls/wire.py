@@ -24,8 +24,7 @@ class Crossing:
     Attributes:
         launch: Its slots.
         check: Raises CallError when no call may start any more.
-        timeout: Seconds for the exchange and the reading of the reply.
-        limit: Where these are counted, or None.
+        limit: Where the seconds of the exchange and of reading the reply are counted, or None.
         refusal: Why the request was not sent, or None; clients wrap errors that they do not know.
         sent_at, came_at: When it was sent, and all of a good reply had come, by `time.perf_counter`, or None.
         was_seen: Whether the request came by in an HTTP session of ours.
@@ -33,7 +32,6 @@ class Crossing:
 
     launch: Launch
     check: Callable[[], None]
-    timeout: float
     limit: asyncio.Timeout | None = None
     refusal: CallError | None = None
     sent_at: float | None = None
@@ -57,7 +55,7 @@ class Crossing:
         self.launch.sent()
         self.sent_at, self.came_at = time.perf_counter(), None
         if self.limit is not None:
-            self.limit.reschedule(asyncio.get_running_loop().time() + self.timeout)
+            self.limit.reschedule(asyncio.get_running_loop().time() + self.launch.endpoint.timeout)
 
     async def leave(self) -> None:
         """Give the slot back, and let others send; to be called when all of a good reply has come."""
