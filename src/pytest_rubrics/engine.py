@@ -53,6 +53,7 @@ class Engine:
         lead: Most jobs that the look-ahead may be ahead of the awaited one (with ``-x``), or None. With it the order is
             that of the tests.
         begins_with_tests: Whether nothing begins before the first test waits.
+        endpoints: Whom it may call, programs too; what is in flight there gets a moment to arrive at the end.
     """
 
     grader: Grading
@@ -61,6 +62,7 @@ class Engine:
     order: Sequence[int] = ()
     lead: int | None = None
     begins_with_tests: bool = False
+    endpoints: Collection[Endpoint] = ()
     _begun: set[int] = field(default_factory=set)
     _running: dict[int, _Running] = field(default_factory=dict)
     _finished: dict[int, _Running] = field(default_factory=dict)
@@ -174,15 +176,11 @@ class Engine:
 
     async def _end(self) -> None:
         tasks = [running.task for running in self._running.values()]
-        if tasks and any(endpoint.in_flight for endpoint in self._endpoints()):
+        if tasks and any(endpoint.in_flight for endpoint in self.endpoints):
             await asyncio.wait(tasks, timeout=GRACE)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _endpoints(self) -> list[Endpoint]:
-        found = {id(endpoint): endpoint for job in self.jobs for endpoint in job.endpoints}
-        return list(found.values())
 
     async def _work_ahead(self) -> None:
         for index in self._order():

@@ -166,7 +166,7 @@ class Wiring:
             may_launch=self.seat.may_launch,
         )
         self.grader = Grader(self.gateway, config.retry)
-        self.engine = Engine(self.grader, jobs=())
+        self.engine = Engine(self.grader, jobs=(), endpoints=self.endpoints.values())
 
     def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
         """The jobs of the selected cases, in their order."""
@@ -227,7 +227,7 @@ class Wiring:
 
             slots = [self.pool(f"command {model.name}", config.max_concurrency)]
             command = command_answerer(model.name, config, self.gateway, slots, self.plan.workspace.root)
-            self.endpoints["model", model.name] = command.endpoint  # for the progress only
+            self.endpoints["model", model.name] = command.endpoint
             return Contender(model.name, config.track, command, None)
         if isinstance(config, RecordedModel):
             from pytest_rubrics.answering.recorded import RecordedAnswerer

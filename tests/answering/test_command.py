@@ -318,6 +318,17 @@ def test_two_processes_run_each_task_once(tmp_path: Path, server: Provider) -> N
     assert [record["state"] for record in run.records] == ["scored"] * 5
 
 
+def test_a_program_that_is_nearly_done_when_the_run_ends_is_not_run_again(tmp_path: Path, server: Provider) -> None:
+    workspace = Commands(tmp_path, server, keys(1))
+    workspace.program(f"import time\nopen('runs', 'a').write('x')\ntime.sleep(1)\n{ECHO}")
+    process = workspace.start()
+    until((workspace.root / "runs").exists)
+    process.send_signal(signal.SIGINT)
+    assert workspace.finish(process).code == 2
+    assert workspace.pytest(run="again").code == 0
+    assert (workspace.root / "runs").read_text(encoding="utf-8") == "x"
+
+
 def test_an_interrupted_run_leaves_no_program_behind(tmp_path: Path, server: Provider) -> None:
     workspace = Commands(tmp_path, server, keys(2))
     code = """
