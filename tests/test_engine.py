@@ -486,6 +486,7 @@ class TestLookAhead:
                 waiting.remove(index)
                 assert engine.grade(index, lambda: None).key == keys(30)[index]
             assert waiting == {4}
+            engine.interrupt()
 
     def test_the_loop_rests_while_nothing_arrives(
         self, many: Workspace, server: Provider, monkeypatch: pytest.MonkeyPatch
@@ -586,10 +587,15 @@ class TestBudget:
 
 
 class TestEnd:
-    def test_what_arrives_shortly_after_the_end_is_stored(self, workspace: Workspace, server: Provider) -> None:
+    @pytest.mark.parametrize("interrupted", [False, True])
+    def test_what_arrives_shortly_after_the_end_is_stored(
+        self, workspace: Workspace, server: Provider, interrupted: bool
+    ) -> None:
         server.pause()
-        with workspace.wired(workspace.plan()):
+        with workspace.wired(workspace.plan()) as wiring:
             server.wait_for(len(KEYS))
+            if interrupted:
+                wiring.engine.interrupt()
             threading.Timer(0.3, server.resume).start()
             # Leaving the block ends the engine while the calls are in flight.
         before = server.count()
@@ -597,18 +603,55 @@ class TestEnd:
         workspace.grades()
         assert (server.count("answer"), server.count("judge")) == (len(KEYS), len(KEYS))
 
-    def test_a_call_that_does_not_end_is_given_up(self, alone: Workspace, server: Provider) -> None:
+    def test_a_run_that_nobody_interrupts_waits_for_what_it_has_asked(
+        self, workspace: Workspace, server: Provider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pytest_rubrics.engine.GRACE", 0.0)
+        server.pause()
+        with workspace.wired(workspace.plan()):
+            server.wait_for(len(KEYS))
+            threading.Timer(0.5, server.resume).start()
+        workspace.grades()
+        assert (server.count("answer"), server.count("judge")) == (len(KEYS), len(KEYS))
+
+    def test_what_waits_for_another_process_does_not_hold_up_the_end(self, alone: Workspace, server: Provider) -> None:
+        server.pause()
+        with alone.wired(alone.plan()):
+            server.wait_for(1)
+            with alone.wired(alone.plan()) as other:
+                until(lambda: bool(other.engine._running))
+                started = time.monotonic()
+            assert time.monotonic() - started < 15
+            server.resume()
+        alone.grades()
+        assert server.count() == 2
+
+    def test_the_end_of_an_interrupted_run_does_not_wait_for_a_call_that_does_not_end(
+        self, alone: Workspace, server: Provider
+    ) -> None:
         alone.model(timeout=600)
         server.faults.add(Fault(faults.hang()))
         started = time.monotonic()
-        with alone.wired(alone.plan()):
+        with alone.wired(alone.plan()) as wiring:
             server.wait_for(1)
+            wiring.engine.interrupt()
+        assert time.monotonic() - started < 30
+
+    def test_a_worker_whose_controller_is_gone_does_not_wait_either(self, alone: Workspace, server: Provider) -> None:
+        alone.model(timeout=600)
+        server.faults.add(Fault(faults.hang()))
+        is_there = True
+        started = time.monotonic()
+        with alone.wired(alone.plan(), seat=Seat(may_launch=lambda: is_there)):
+            server.wait_for(1)
+            is_there = False
         assert time.monotonic() - started < 30
 
     def test_the_end_gives_all_claims_back(self, alone: Workspace, server: Provider) -> None:
         server.faults.add(Fault(faults.hang(), times=1))
-        with alone.wired(alone.plan()):
+        with alone.wired(alone.plan()) as wiring:
             server.wait_for(1)
+            wiring.engine.interrupt()
         with alone.wired(alone.plan()) as wiring:
             assert wiring.engine.grade(0, lambda: None).state == "scored"
 

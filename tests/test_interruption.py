@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import faults
+from tests.support.faults import Fault
 from tests.support.provider import Provider
-from tests.support.workspaces import Outcome, Workspace, keys
+from tests.support.workspaces import Outcome, Workspace, keys, question, until
 
 COUNT = 30
 CONCURRENCY = 4
@@ -96,3 +98,39 @@ def test_workers_of_a_killed_controller_launch_nothing_more(workspace: Workspace
     process.communicate(timeout=60)  # returns when the last worker is gone
     assert workspace.server.count() - before <= FEW
     check_rest(workspace)
+
+
+HURRIED = "\nimport pytest_rubrics.engine\n\npytest_rubrics.engine.GRACE = 0.0\n"
+
+
+def test_a_worker_that_has_run_its_tests_waits_for_its_calls_for_tests_of_others(tmp_path: Path) -> None:
+    with Provider(answer_bytes=100, latency=0.6, latency_spread=0.7) as server:
+        workspace = Workspace(tmp_path, server, keys(7))
+        workspace.add_to_conftest(HURRIED)
+        outcome = workspace.pytest("-n", "2", "--concurrency", "2")
+        assert {record["state"] for record in outcome.records} == {"scored"}
+        assert (server.count("answer"), server.count("judge")) == (7, 7)
+
+
+@pytest.mark.parametrize("signals", [0, 1], ids=["left alone", "interrupted while it waits"])
+def test_a_run_that_stops_at_a_failure_waits_for_what_it_has_asked(tmp_path: Path, signals: int) -> None:
+    with Provider(answer_bytes=100) as server:
+        workspace = Workspace(tmp_path, server, keys(4))
+        workspace.add_to_conftest(HURRIED)
+        workspace.module("def test_task(grade):\n    assert False\n")
+        for key in keys(4)[1:]:
+            server.faults.add(Fault(faults.slow(3), kind="answer", match=question(key)))
+        process = workspace.start("-x", "--concurrency", "3")
+        results = tmp_path / "run" / "results.jsonl"
+        until(lambda: results.exists() and results.read_text(encoding="utf-8") != "")
+        time.sleep(0.5)
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+        outcome = workspace.finish(process)
+        assert outcome.code == pytest.ExitCode.TESTS_FAILED, outcome.text
+        assert "in flight and waited for; Ctrl-C gives up what does not arrive at once" in outcome.text
+        assert [record["reason"] for record in outcome.records] == [None, *["interrupted"] * 3]
+        before = server.count("answer")
+        workspace.module("def test_task(grade):\n    pass\n")
+        workspace.pytest(run="again")
+        assert server.count("answer") == (4 if not signals else 4 + before - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import threading
 from array import array
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -22,7 +23,8 @@ T = TypeVar("T")
 FINISHED_AHEAD = 200  # grades that may wait for their tests before the look-ahead pauses
 KEPT = 300  # grades that are kept for their tests; those in flight come in after the pause has begun
 THREADS = "rubrics-engine"
-GRACE = 3.0  # seconds that calls in flight get to arrive after the run was stopped
+GRACE = 3.0  # seconds that calls in flight get to arrive once the run is interrupted
+LOOK_EVERY = 0.05  # seconds between two looks, at the end, whether all have arrived
 
 
 class Grading(Protocol):
@@ -53,7 +55,8 @@ class Engine:
         lead: Most jobs that the look-ahead may be ahead of the awaited one (with ``-x``), or None. With it the order is
             that of the tests.
         begins_with_tests: Whether nothing begins before the first test waits.
-        endpoints: Whom it may call, programs too; what is in flight there gets a moment to arrive at the end.
+        endpoints: Whom it may call, programs too; the end waits for what is in flight there.
+        may_wait: False once the run is interrupted elsewhere: then the end waits a moment only.
     """
 
     grader: Grading
@@ -63,6 +66,7 @@ class Engine:
     lead: int | None = None
     begins_with_tests: bool = False
     endpoints: Collection[Endpoint] = ()
+    may_wait: Callable[[], bool] = lambda: True
     _begun: set[int] = field(default_factory=set)
     _running: dict[int, _Running] = field(default_factory=dict)
     _finished: dict[int, _Running] = field(default_factory=dict)
@@ -72,6 +76,7 @@ class Engine:
     _awaited: int | None = None
     _feeding: asyncio.Task[None] | None = None
     _stopping: bool = False
+    _is_interrupted: bool = False
     _is_waiting: bool = False  # the look-ahead, for room
     _changed: asyncio.Event = field(default_factory=asyncio.Event)  # the look-ahead may have room
     _news: asyncio.Event = field(default_factory=asyncio.Event)  # a grade is there, or the look-ahead waits
@@ -139,18 +144,35 @@ class Engine:
         """Look again whether a job can start: a slot or a grade has been given back."""
         self._changed.set()
 
-    def stop_launching(self) -> None:
-        """Start nothing more; calls in flight go on and are stored when they arrive."""
+    def interrupt(self) -> None:
+        """Start nothing more; calls in flight get a moment to arrive, and are stored when they do."""
+        self._is_interrupted = True
+        self._stop_launching()
+
+    def _stop_launching(self) -> None:
         self._stopping = True
         self.grader.stop()
 
-    def shut_down(self) -> None:
-        """Stop, give calls in flight a moment to arrive, and end the thread."""
-        self.stop_launching()
+    def shut_down(self, say_that_it_waits: Callable[[int], None] = lambda count: None) -> None:
+        """Start nothing more, let calls in flight arrive, and end the thread.
+
+        They are paid for, and other processes may wait for them, so they get as long as they need. An interrupted run
+        ends after a moment; a Ctrl-C meanwhile says the same.
+
+        Args:
+            say_that_it_waits: Called with the number of calls in flight, if there are any to wait for.
+        """
+        self._stop_launching()
         if self._thread is None:
             return
+        in_flight = sum(endpoint.in_flight for endpoint in self.endpoints)
+        if in_flight and not self._is_interrupted:
+            say_that_it_waits(in_flight)
         ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         try:
+            ending.result()
+        except KeyboardInterrupt:
+            self._is_interrupted = True
             ending.result(timeout=GRACE + 30)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -176,8 +198,15 @@ class Engine:
 
     async def _end(self) -> None:
         tasks = [running.task for running in self._running.values()]
-        if tasks and any(endpoint.in_flight for endpoint in self.endpoints):
-            await asyncio.wait(tasks, timeout=GRACE)
+        latest = math.inf
+        # What only waits, for a slot or for another process, is not waited for.
+        while tasks and any(endpoint.in_flight for endpoint in self.endpoints):
+            now = self._loop.time()
+            if self._is_interrupted or not self.may_wait():
+                latest = min(latest, now + GRACE)
+            if now >= latest:
+                break
+            await asyncio.wait(tasks, timeout=LOOK_EVERY)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -352,7 +352,7 @@ class InterruptHook:
     def pytest_keyboard_interrupt(self) -> None:
         """Launch nothing more, in any process of the run."""
         if self.state.wiring is not None:
-            self.state.wiring.engine.stop_launching()
+            self.state.wiring.engine.interrupt()
         if self.state.workers is not None:
             self.state.workers.stop()
 
@@ -493,7 +493,7 @@ def _entry_by_path(config: pytest.Config, state: Session, path: str) -> Benchmar
 def _end(session: pytest.Session, state: Session) -> None:
     if state.workers is not None:
         state.workers.stop()
-    message = state.wiring.close() if state.wiring is not None else None
+    message = state.wiring.close(partial(_say_that_it_waits, session, state)) if state.wiring is not None else None
     state.wiring, state.indices = None, {}  # makes room for what the reports need
     if message:
         state.say(session.config, message)
@@ -508,6 +508,12 @@ def _end(session: pytest.Session, state: Session) -> None:
     if state.progress and state.progress.live:
         state.progress.rewrite("")
     end_run(session, state)
+
+
+def _say_that_it_waits(session: pytest.Session, state: Session, in_flight: int) -> None:
+    if not is_worker(session.config):  # what a worker says comes when it has ended
+        calls = "1 call is" if in_flight == 1 else f"{in_flight} calls are"
+        state.say(session.config, f"{calls} in flight and waited for; Ctrl-C gives up what does not arrive at once")
 
 
 def _colour_of(verdict: str) -> dict[str, bool]:

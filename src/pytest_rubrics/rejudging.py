@@ -109,6 +109,9 @@ class Rejudging:
                 writer.append(grade)
                 yield grade
             writer.write_manifest({**manifest, "finished_at": now()})
+        except (KeyboardInterrupt, GeneratorExit):
+            wiring.engine.interrupt()
+            raise
         finally:
             writer.close()
             if message := wiring.close():

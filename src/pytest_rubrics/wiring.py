@@ -166,7 +166,7 @@ class Wiring:
             may_launch=self.seat.may_launch,
         )
         self.grader = Grader(self.gateway, config.retry)
-        self.engine = Engine(self.grader, jobs=(), endpoints=self.endpoints.values())
+        self.engine = Engine(self.grader, jobs=(), endpoints=self.endpoints.values(), may_wait=self.seat.may_launch)
 
     def jobs(self, cases: Sequence[tuple[BenchmarkPlan, Case]]) -> list[Job]:
         """The jobs of the selected cases, in their order."""
@@ -187,13 +187,16 @@ class Wiring:
             spent_usd=self.gateway.counters.spent_usd,
         )
 
-    def close(self) -> str | None:
+    def close(self, say_that_it_waits: Callable[[int], None] = lambda count: None) -> str | None:
         """Stop the engine, store what is left and give up local servers.
+
+        Args:
+            say_that_it_waits: Called with the number of calls in flight, if there are any to wait for.
 
         Returns:
             A message where replies could not be stored.
         """
-        self.engine.shut_down()
+        self.engine.shut_down(say_that_it_waits)
         if self.cluster is not None:
             self._keep(self.cluster.close())
         message = None

@@ -74,6 +74,9 @@ def run_audit(plan: Plan, tasks: Sequence[Task], labelled: Collection[str], *, w
             grades.append(engine.grade(index, tick=lambda: None))
         form = {member.name: _form(wiring, member.name) for member in plan.judge.members}
         counters = wiring.gateway.counters
+    except KeyboardInterrupt:
+        engine.interrupt()
+        raise
     finally:
         warning = wiring.close()
     probed = [Probed(task, probe, grade) for (task, probe, _), grade in zip(wanted, grades, strict=True)]
