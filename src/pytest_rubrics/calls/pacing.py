@@ -55,6 +55,7 @@ class Pacer:
         self._clock = clock
         self._stated = tuple(math.inf if limit is None else SAFETY * limit / 60 for limit in (rpm, tpm))
         self._own = Schedule()
+        self._unsettled: list[tuple[float, float]] = []  # when calls started, and tokens that they used beyond the guess
         self._descriptor: int | None = None
         self._tokens = 0.0
         self.counts_tokens = tpm is not None
@@ -99,8 +100,10 @@ class Pacer:
         """
         self.learn(used)
         if used:
-            with self._changing() as schedule:
-                schedule.settle(started, used - tokens, self._limits)
+            self._unsettled.append((started, used - tokens))
+            if self.counts_tokens or self._own.tokens.is_paced:  # else the next call will do
+                with self._changing():
+                    pass
         for by_tokens in (False, True):
             left = allowance(headers, by_tokens=by_tokens)
             if not left:
@@ -136,16 +139,23 @@ class Pacer:
     def _changing(self) -> Iterator[Schedule]:
         descriptor = self._open()
         if descriptor is None:
+            self._settle(self._own)
             yield self._own
             return
         locked = _lock(descriptor)
         try:
             schedule = self._read()
+            self._settle(schedule)
             yield schedule
             self._write(descriptor, schedule)
         finally:
             if locked:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _settle(self, schedule: Schedule) -> None:
+        for started, difference in self._unsettled:
+            schedule.settle(started, difference, self._limits)
+        self._unsettled.clear()
 
     def _open(self) -> int | None:
         if self._descriptor is None and self._path is not None:

@@ -34,6 +34,8 @@ def allowance(headers: Mapping[str, str], *, by_tokens: bool) -> Allowance | Non
     >>> allowance({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, by_tokens=False)
     Allowance(remaining=0.0, seconds=360.0, limit=None)
     """
+    if not any("ratelimit" in name for name in headers):
+        return None
     found = []
     for pattern in _NAMES[by_tokens]:
         remaining = _number(headers.get(pattern.format("remaining")))
@@ -93,8 +95,10 @@ def duration(text: str | None) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
+    if not text:
+        return None
     try:
-        number = float(text or "")
+        number = float(text)
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
