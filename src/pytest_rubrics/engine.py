@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pytest_rubrics.calls.endpoint import Endpoint
 from pytest_rubrics.calls.limits import Turn
+from pytest_rubrics.calls.litellm_executor import LiteLLMExecutor
 from pytest_rubrics.grades import Grade
 from pytest_rubrics.jobs import Job
 from pytest_rubrics.ordering import ranks_in
@@ -185,8 +186,7 @@ class Engine:
         asyncio.set_event_loop(self._loop)
         self._feeding = self._loop.create_task(self._work_ahead())
         self._feeding.add_done_callback(lambda _: self._news.set())
-        # LiteLLM does part of a call in the loop's executor.
-        self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=THREADS))
+        self._loop.set_default_executor(LiteLLMExecutor(thread_name_prefix=THREADS))
         with without_warnings(THREADS):
             self._loop.run_forever()
             rest = asyncio.all_tasks(self._loop)  # the look-ahead, and LiteLLM's own

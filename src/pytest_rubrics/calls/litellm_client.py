@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pytest_rubrics.calls.litellm_executor import first_only_prepares
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.request import Request
 from pytest_rubrics.calls.wire import Crossing, current
@@ -91,12 +92,13 @@ async def complete(
     crossing: Crossing | None,
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Ask once; see `pytest_rubrics.calls.transport.send`."""
-    if crossing and not crosses_by_itself(request.model):
+    is_ours = crosses_by_itself(request.model)
+    if crossing and not is_ours:
         await crossing.enter()
     current.set(crossing)
-    response = await load_litellm().acompletion(
-        **_arguments(request, api_base, api_key, headers, timeout), **_price(price), num_retries=0, max_retries=0
-    )
+    arguments = _arguments(request, api_base, api_key, headers, timeout)
+    with first_only_prepares(is_ours):
+        response = await load_litellm().acompletion(**arguments, **_price(price), num_retries=0, max_retries=0)
     if crossing:
         note_crossing(request.model, was_seen=crossing.was_seen)
     completion = response.model_dump(warnings=False)

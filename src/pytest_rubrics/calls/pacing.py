@@ -55,7 +55,7 @@ class Pacer:
         self._clock = clock
         self._stated = tuple(math.inf if limit is None else SAFETY * limit / 60 for limit in (rpm, tpm))
         self._own = Schedule()
-        self._unsettled: list[tuple[float, float]] = []  # when calls started, and tokens that they used beyond the guess
+        self._unsettled: list[tuple[float, float]] = []  # start of a call, and tokens beyond the guess
         self._descriptor: int | None = None
         self._tokens = 0.0
         self.counts_tokens = tpm is not None
