@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -26,7 +27,7 @@ def take_report(recorder: Recorder, report: pytest.TestReport) -> None:
         recorder.rerunning.discard(report.nodeid)
     grade = getattr(report, "rubrics", {}).get("grade")
     if grade is not None:
-        recorder.take(report.nodeid, grade)
+        recorder.take(report.nodeid, json.loads(grade) if isinstance(grade, str) else grade)
     if report.when not in {"setup", "call", "teardown"}:
         recorder.note_problem(report.nodeid, "worker_crashed", _first_line(report))
         recorder.finish(report.nodeid)
