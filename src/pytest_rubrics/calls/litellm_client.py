@@ -7,10 +7,11 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pytest_rubrics.calls import litellm_listeners
 from pytest_rubrics.calls.litellm_executor import first_only_prepares
 from pytest_rubrics.calls.prices import Price
 from pytest_rubrics.calls.request import Request
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_rubrics.calls.litellm_session import CrossingSession
 
 CONNECTIONS = 100_000
+UNHEARD = Price(input=1.0, output=1.0)  # of a model that LiteLLM does not know, where nobody is told what a call costs
 
 
 @cache
@@ -63,13 +65,13 @@ def crosses_by_itself(model: str) -> bool:
     """
     if _session() is None:
         return False
-    return _seen[model] if model in _seen else _is_unknown(model)
+    if model in _seen:
+        return _seen[model]
+    return model.startswith("openai/") and not model.startswith("openai/responses/") and _is_unknown(model)
 
 
 @cache
 def _is_unknown(model: str) -> bool:
-    if not model.startswith("openai/") or model.startswith("openai/responses/"):
-        return False
     try:
         load_litellm().get_model_info(model)
     except Exception:  # noqa: BLE001 - by a plain Exception it says that it does not know a model
@@ -96,9 +98,13 @@ async def complete(
     if crossing and not is_ours:
         await crossing.enter()
     current.set(crossing)
+    litellm = load_litellm()
     arguments = _arguments(request, api_base, api_key, headers, timeout)
-    with first_only_prepares(is_ours):
-        response = await load_litellm().acompletion(**arguments, **_price(price), num_retries=0, max_retries=0)
+    is_heard = litellm_listeners.are_any(litellm, arguments)
+    if price is None and not is_heard and _is_unknown(request.model):
+        price = UNHEARD
+    with first_only_prepares(is_ours), nullcontext() if is_heard else litellm_listeners.none():
+        response = await litellm.acompletion(**arguments, **_price(price), num_retries=0, max_retries=0)
     if crossing:
         note_crossing(request.model, was_seen=crossing.was_seen)
     completion = response.model_dump(warnings=False)
@@ -132,7 +138,7 @@ def _arguments(
 
 
 def _price(price: Price | None) -> dict[str, float]:
-    """USD per token, for LiteLLM's callbacks; what it is not told it looks for, in a tenth of its time."""
+    """USD per token, for LiteLLM's callbacks; untold it looks for them, and long where it does not know the model."""
     if price is None:
         return {}
     costs = {
