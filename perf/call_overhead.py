@@ -24,8 +24,6 @@ from typing import Any
 
 from harness import Client, machine, median_of, print_table, provider
 
-from pytest_rubrics.calls.prices import Price
-
 ROUNDS = 5
 CONCURRENCY = 32
 ANSWER_BYTES = 8192
@@ -90,8 +88,8 @@ async def with_litellm(url: str) -> AsyncIterator[Call]:
     yield call
 
 
-def with_gateway(client: Client, price: Price | None = None) -> Callable[[str], Any]:
-    """The gateway of this package: key, slot, claim, call, and the reply stored."""
+def with_gateway(client: Client, *, is_heard: bool = False) -> Callable[[str], Any]:
+    """The gateway of this package: key, slot, claim, call, and the reply stored; a callback may hear of each call."""
 
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Call]:
@@ -99,7 +97,11 @@ def with_gateway(client: Client, price: Price | None = None) -> Callable[[str], 
         from pytest_rubrics.calls.endpoint import Endpoint, Wire
         from pytest_rubrics.calls.gateway import Gateway
         from pytest_rubrics.calls.limits import LocalSlots, Turn
+        from pytest_rubrics.calls.litellm_client import load_litellm
         from pytest_rubrics.calls.request import Request
+
+        if is_heard:
+            load_litellm().success_callback.append(lambda *_: None)
 
         def warn(sentence: str) -> None:
             raise AssertionError(sentence)
@@ -116,7 +118,6 @@ def with_gateway(client: Client, price: Price | None = None) -> Callable[[str], 
                 retry_for=0,
                 slots=[LocalSlots(CONCURRENCY, lambda: None)],
                 client=client,
-                price=price,
             )
             numbers = count()
 
@@ -137,7 +138,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
     "openai": with_openai,
     "litellm": with_litellm,
     "gateway, client: litellm": with_gateway("litellm"),
-    "gateway, client: litellm, a price": with_gateway("litellm", Price(1.0, 2.0)),
+    "gateway, client: litellm, a callback": with_gateway("litellm", is_heard=True),
     "gateway, client: openai": with_gateway("openai"),
 }
 

@@ -67,16 +67,16 @@ def crosses_by_itself(model: str) -> bool:
         return False
     if model in _seen:
         return _seen[model]
-    return model.startswith("openai/") and not model.startswith("openai/responses/") and _is_unknown(model)
+    return model.startswith("openai/") and not model.startswith("openai/responses/") and listed(model) is None
 
 
 @cache
-def _is_unknown(model: str) -> bool:
+def listed(model: str) -> Mapping[str, Any] | None:
+    """What LiteLLM's own table holds of a model, or None."""
     try:
-        load_litellm().get_model_info(model)
+        return load_litellm().get_model_info(model)  # type: ignore[no-any-return]
     except Exception:  # noqa: BLE001 - by a plain Exception it says that it does not know a model
-        return True
-    return False
+        return None
 
 
 def note_crossing(model: str, *, was_seen: bool) -> None:
@@ -101,7 +101,7 @@ async def complete(
     litellm = load_litellm()
     arguments = _arguments(request, api_base, api_key, headers, timeout)
     is_heard = litellm_listeners.are_any(litellm, arguments)
-    if price is None and not is_heard and _is_unknown(request.model):
+    if not is_heard and listed(request.model) is None:
         price = UNHEARD
     with first_only_prepares(is_ours), nullcontext() if is_heard else litellm_listeners.none():
         response = await litellm.acompletion(**arguments, **_price(price), num_retries=0, max_retries=0)

@@ -30,12 +30,10 @@ class Price:
 @cache
 def listed_price(model: str) -> Price | None:
     """The price in LiteLLM's own table, or None. Imports LiteLLM."""
-    from pytest_rubrics.calls.litellm_client import load_litellm
+    from pytest_rubrics.calls.litellm_client import listed
 
-    litellm = load_litellm()
-    try:
-        info = litellm.get_model_info(model)
-    except Exception:  # noqa: BLE001 - an unknown model raises a bare Exception in several versions
+    info = listed(model)
+    if info is None:
         return None
     per_input, per_output = info.get("input_cost_per_token"), info.get("output_cost_per_token")
     if not per_input and not per_output:
