@@ -315,6 +315,13 @@ TRIALS = [
     Trial("100 tasks, a call for each criterion, 200 ms, 32 in flight", SINGLE, ["--limit", "10"]),
     Trial("400 tasks, 200 ms, 32 in flight, -n 2", replace(QUICK, processes=2), ["-n", "2"]),
 ]
+_AT_ONCE = replace(QUICK, answer=0.0, judge=0.0)
+AT_ONCE = [
+    Trial("few", _AT_ONCE, ["--limit", "2"]),
+    Trial("many", _AT_ONCE),
+    Trial("single verdicts", replace(_AT_ONCE, one_by_one=True), ["--limit", "4"]),
+    Trial("workers", _AT_ONCE, ["--limit", "2", "-n", "2"]),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,38 +355,40 @@ def run(trial: Trial, data: Path) -> Seen:
     return Seen(seen.wall, span, seen.peak, answers, [len(task["criteria"]) for task in tasks])
 
 
-def calibrate(data: Path, times: int) -> Cpu:
-    """What the CPU needs, from runs whose server answers at once: of some, the one that was disturbed least."""
+def calibrated(few: Sequence[Seen], many: Sequence[Seen], single: Sequence[Seen], workers: Sequence[Seen]) -> Cpu:
+    """What the CPU needs, from the runs of `AT_ONCE`."""
 
-    def at_once(setting: Setting, *arguments: str) -> tuple[float, float, Seen]:
-        seen = [run(Trial("", replace(setting, answer=0.0, judge=0.0), arguments), data) for _ in range(times)]
-        return min(one.wall - one.span for one in seen), min(one.span for one in seen), seen[0]
+    def rest(seen: Sequence[Seen]) -> float:
+        return median_of([one.wall - one.span for one in seen])
 
-    few_rest, few_span, few = at_once(QUICK, "--limit", "2")
-    many_rest, many_span, many = at_once(QUICK)
-    _, single_span, single = at_once(SINGLE, "--limit", "4")
-    workers_rest, _, _ = at_once(QUICK, "--limit", "2", "-n", "2")
-    more = len(many.answers) - len(few.answers)
-    item = max(0.0, (many_rest - few_rest) / more)
-    sheet_call = (many_span - few_span) / more / 2
-    criterion_call = (single_span - len(single.answers) * sheet_call) / sum(single.calls)
-    spawn = max(0.0, workers_rest - few_rest)
-    return Cpu(few_rest - item * len(few.answers), item, sheet_call, criterion_call, spawn)
+    def span(seen: Sequence[Seen]) -> float:
+        return median_of([one.span for one in seen])
+
+    count = len(few[0].answers)
+    more = len(many[0].answers) - count
+    item = max(0.0, (rest(many) - rest(few)) / more)
+    sheet_call = (span(many) - span(few)) / more / 2
+    criterion_call = (span(single) - len(single[0].answers) * sheet_call) / sum(single[0].calls)
+    return Cpu(rest(few) - item * count, item, sheet_call, criterion_call, max(0.0, rest(workers) - rest(few)))
 
 
 def validate(data: Path, times: int) -> None:
     """Measure, simulate, and print how far the two are apart."""
     print(machine())
-    cpu = calibrate(data, max(3, times))
-    print(f"calibrated by runs whose server answers at once: {cpu}", flush=True)
+    every = [*AT_ONCE, *TRIALS]
+    rounds: list[list[Seen]] = []
+    for number in range(times):  # all in turn: the machine may have other users at another time
+        rounds.append([run(trial, data) for trial in every])
+        print(f"round {number + 1} of {times}: {', '.join(f'{seen.wall:.1f} s' for seen in rounds[-1])}", flush=True)
+    seen = list(zip(*rounds, strict=True))
+    cpu = calibrated(*seen[: len(AT_ONCE)])
+    print(f"calibrated by runs whose server answers at once: {cpu}")
     rows = []
-    for trial in TRIALS:
-        seen = [run(trial, data) for _ in range(times)]
-        measured = median_of([one.wall for one in seen])
-        calls = seen[0].calls if trial.setting.one_by_one else None
-        simulated = wall_of(trial.setting, cpu, seen[0].answers, calls)
+    for trial, outcomes in zip(TRIALS, seen[len(AT_ONCE) :], strict=True):
+        measured = median_of([one.wall for one in outcomes])
+        calls = outcomes[0].calls if trial.setting.one_by_one else None
+        simulated = wall_of(trial.setting, cpu, outcomes[0].answers, calls)
         rows.append([trial.name, f"{measured:.1f}", f"{simulated:.1f}", f"{100 * (simulated / measured - 1):+.0f} %"])
-        print(*rows[-1], sep=" | ", flush=True)
     print_table(f"Measured (median of {times}) and simulated", ["run", "measured s", "simulated s", "error"], rows)
 
 

@@ -136,6 +136,7 @@ def test_the_order_stays_where_something_hangs_on_it(
 
 def test_a_timeout_of_pytest_timeout_still_ends_the_test_that_waits(workspace: Workspace, server: Provider) -> None:
     server.faults.add(Fault(faults.hang(), kind="answer", match=question(KEYS[2])))
+    workspace.model(timeout=8)  # the end waits for the call
     outcome = workspace.pytest("--timeout=4")
     assert outcome.by_key[KEYS[2]]["reason"] == "timeout"
     assert sorted(order_of(outcome)) == KEYS

@@ -34,10 +34,11 @@ def pytest_unconfigure(config):
         file.write(f"{'litellm' in sys.modules}\\n")
 """
 # Warnings are errors, as in strict projects; an order drawn by lot would make tests differ from run to run.
+# Without plugins that no run here is about, and that take a sixth of its start.
 _INI = """
 [pytest]
 testpaths = benchmarks
-addopts = --import-mode=importlib -p no:randomly
+addopts = --import-mode=importlib -p no:randomly -p no:anyio -p no:hypothesispytest
 filterwarnings = error
 """
 _PRICE = {"input": 1.0, "output": 2.0}
