@@ -179,8 +179,8 @@ class TestPace:
                 await asyncio.gather(*asking)
 
             in_loop(ask)
-        asked = [request.body["messages"][0]["content"] for request in server.requests]
-        assert asked == ["warm", "0", "4", "1", "2", "3"]
+        _, begun, *waited = [request.body["messages"][0]["content"] for request in server.requests]
+        assert waited == [text for text in "40123" if text != begun]  # which is ready first is up to threads
 
     def test_a_call_that_another_makes_uses_no_place(self, server: Provider, connect: Connect) -> None:
         with connect(pacer=Pacer(rpm=1)) as one:
