@@ -315,12 +315,12 @@ TRIALS = [
     Trial("100 tasks, a call for each criterion, 200 ms, 32 in flight", SINGLE, ["--limit", "10"]),
     Trial("400 tasks, 200 ms, 32 in flight, -n 2", replace(QUICK, processes=2), ["-n", "2"]),
 ]
-_AT_ONCE = replace(QUICK, answer=0.0, judge=0.0)
+INSTANT = replace(QUICK, answer=0.0, judge=0.0)
 AT_ONCE = [
-    Trial("few", _AT_ONCE, ["--limit", "2"]),
-    Trial("many", _AT_ONCE),
-    Trial("single verdicts", replace(_AT_ONCE, one_by_one=True), ["--limit", "4"]),
-    Trial("workers", _AT_ONCE, ["--limit", "2", "-n", "2"]),
+    Trial("few", INSTANT, ["--limit", "2"]),
+    Trial("many", INSTANT),
+    Trial("single verdicts", replace(INSTANT, one_by_one=True), ["--limit", "4"]),
+    Trial("workers", INSTANT, ["--limit", "2", "-n", "2"]),
 ]
 
 

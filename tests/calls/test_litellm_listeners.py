@@ -34,9 +34,8 @@ def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
     return litellm
 
 
-async def call(server: Provider, **params: Any) -> None:
-    request = Request(REQUEST.model, None, REQUEST.messages, params=params)
-    await send(request, api_base=server.url, api_key="key", headers={}, timeout=20)
+async def call(server: Provider) -> None:
+    await send(REQUEST, api_base=server.url, api_key="key", headers={}, timeout=20)
 
 
 @pytest.mark.parametrize("is_heard", [False, True])

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ async def complete(
     is_heard = litellm_listeners.are_any(litellm, arguments)
     if not is_heard and listed(request.model) is None:
         price = UNHEARD
-    with first_only_prepares(is_ours), nullcontext() if is_heard else litellm_listeners.none():
+    with first_only_prepares(is_ours), litellm_listeners.logged(is_heard):
         response = await litellm.acompletion(**arguments, **_price(price), num_retries=0, max_retries=0)
     if crossing:
         note_crossing(request.model, was_seen=crossing.was_seen)

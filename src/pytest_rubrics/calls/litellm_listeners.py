@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 _NAMES = ("callbacks", "input_callback", "success_callback", "failure_callback", "logger_fn")
@@ -17,19 +19,24 @@ def are_any(litellm: Any, arguments: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def none() -> Iterator[None]:
-    """LiteLLM logs no call that is made in this block.
+def logged(yes: bool) -> Iterator[None]:
+    """Say whether LiteLLM is to log the calls that are made in this block.
 
-    Else it does after each, whether anybody listens or not. It has a way to leave that out for a call that is a part of
-    another one, which logs and bills it; versions without it log as ever.
+    Untold it does, whether anybody listens or not. It has a way to leave that out for a call that is a part of another
+    one, which logs and bills it.
     """
-    try:
-        from litellm._internal_context import is_internal_call
-    except ImportError:
-        yield
-        return
-    token = is_internal_call.set(True)
+    leave_out = _leave_out()
+    token = leave_out.set(not yes)
     try:
         yield
     finally:
-        is_internal_call.reset(token)
+        leave_out.reset(token)
+
+
+@cache
+def _leave_out() -> ContextVar[bool]:
+    try:
+        from litellm._internal_context import is_internal_call
+    except ImportError:  # a version without it logs every call
+        return ContextVar("leave_out")
+    return is_internal_call
