@@ -542,7 +542,7 @@ def test_the_error_holds_only_the_end_of_the_log_and_names_it(directory: Path) -
 
 
 def test_a_server_that_is_not_ready_in_time_is_ended(directory: Path) -> None:
-    text = lease_fails(script("import time; time.sleep(60)", start_timeout=2), directory)
+    text = lease_fails(script("import time; time.sleep(60)", ready="/health", start_timeout=2), directory)
     assert "the local server was not ready within 2 s (serve.start_timeout)." in text
     until(lambda: not running(directory))
 
